@@ -1,0 +1,46 @@
+# Two commands on a fresh machine with Python >= 3.11, git and make:
+#   make conformance ADAPTER=moss_tts     set up .venv, then run the checks on one adapter
+#   make test                             set up .venv, then everything that CI runs
+# The second call installs nothing until pyproject.toml changes.
+
+PYTHON ?= python3
+ADAPTER ?= reference
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# uv rather than pip: it takes the CUDA build of torch that vllm was made for, which imports without a GPU too. Beside a
+# CPU build of torch, torchvision fails to import, and vllm with it.
+INSTALL := $(BIN)/uv pip install --python $(BIN)/python -e '.[vllm,dev]'
+
+.PHONY: conformance test lint format setup clean
+
+conformance: setup
+	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
+
+test: lint
+	$(BIN)/pytest $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+setup: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+		{ echo "audiograph needs Python 3.11 to 3.13, found: $$($(PYTHON) --version 2>&1). Set PYTHON, e.g. make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(INSTALL) || { echo "the first try failed; trying once more"; sleep 5; $(INSTALL); }
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,118 @@
+"""How the kit builds, feeds and judges the MOSS-TTS codec of the installed vllm-omni."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from conformance.spec import AdapterSpec, Requirement
+from runner import GraphAdapter
+
+from .adapter import MossTTSAdapter
+
+VLLM_OMNI = Requirement("vllm_omni", "uv pip install 'audiograph[vllm]'")
+HOP = 8
+
+
+def _transformer(width_in: int, width_out: int) -> dict[str, Any]:
+    """One small causal transformer stage. The layer scale lets attention be heard; the released 0.01 would drown it."""
+    return {
+        "module_type": "Transformer",
+        "input_dimension": width_in,
+        "output_dimension": width_out,
+        "d_model": 32,
+        "num_heads": 2,
+        "num_layers": 1,
+        "dim_feedforward": 64,
+        "causal": True,
+        "norm": "layer_norm",
+        "positional_embedding": "rope",
+        "max_period": 10000,
+        "gating": "none",
+        "layer_scale": 0.5,
+        "conv_layout": True,
+    }
+
+
+def tiny_config() -> Any:
+    """A `MossAudioTokenizerConfig` with every kind of stage of the released model: 8 samples a frame, 4 quantizers."""
+    from vllm_omni.model_executor.models.moss_tts.audio_tokenizer import MossAudioTokenizerConfig
+
+    return MossAudioTokenizerConfig(
+        sampling_rate=800,
+        downsample_rate=HOP,
+        causal_transformer_context_duration=10.0,
+        encoder_kwargs=[
+            {"module_type": "PatchedPretransform", "patch_size": 4},
+            _transformer(4, 16),
+            {"module_type": "PatchedPretransform", "patch_size": 2},
+            _transformer(32, 24),
+        ],
+        decoder_kwargs=[
+            _transformer(24, 32),
+            {"module_type": "PatchedPretransform", "patch_size": 2},
+            _transformer(16, 4),
+            {"module_type": "PatchedPretransform", "patch_size": 4},
+        ],
+        quantizer_kwargs={
+            "input_dim": 24,
+            "rvq_dim": 16,
+            "output_dim": 24,
+            "num_quantizers": 4,
+            "codebook_size": 32,
+            "codebook_dim": 8,
+            "quantizer_type": "rlfq",
+        },
+    )
+
+
+def tiny_model() -> Any:
+    """The real module, small, with weights that make its output loud: default ones give 1e-2 and hide faults."""
+    from vllm_omni.model_executor.models.moss_tts.audio_tokenizer import MossAudioTokenizerModel
+
+    model = MossAudioTokenizerModel(tiny_config()).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim >= 2:
+                parameter.normal_(0, 0.3)
+    return model
+
+
+class MossTTSSpec(AdapterSpec):
+    """MOSS-TTS codec decoder, batched, each row with its own length."""
+
+    name = "moss_tts"
+    adapter = MossTTSAdapter
+    buckets = (
+        {"batch": 1, "frames": 4},
+        {"batch": 1, "frames": 8},
+        {"batch": 1, "frames": 16},
+        {"batch": 2, "frames": 8},
+        {"batch": 4, "frames": 8},
+        {"batch": 4, "frames": 16},
+    )
+    sample_rate = 800
+    hop = HOP
+    variable_length = True
+    requires = (VLLM_OMNI,)
+    loads_checkpoints = True
+
+    def build(self, device: torch.device, checkpoint: Path | None) -> MossTTSAdapter:
+        if checkpoint is None:
+            return MossTTSAdapter(tiny_model().to(device))
+        from vllm_omni.model_executor.models.moss_tts.audio_tokenizer import MossAudioTokenizerModel
+
+        model = MossAudioTokenizerModel.from_pretrained(checkpoint).eval().to(device)
+        self.sample_rate, self.hop = model.sampling_rate, model.downsample_rate
+        return MossTTSAdapter(model)
+
+    def make_inputs(
+        self, adapter: GraphAdapter, sizes: Mapping[str, int], generator: torch.Generator
+    ) -> dict[str, torch.Tensor]:
+        assert isinstance(adapter, MossTTSAdapter)
+        shape = (sizes["batch"], adapter.sizes["n_vq"], sizes["frames"])
+        codes = torch.randint(0, adapter.module.config.codebook_size, shape, generator=generator)
+        return {"codes": codes, "lengths": torch.full((sizes["batch"],), sizes["frames"])}

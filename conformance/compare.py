@@ -1,0 +1,145 @@
+"""Is what was found what eager gives, and if not: where, how far, and what that pattern usually means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from conformance.catalogue import CheckFailed
+
+if TYPE_CHECKING:
+    from conformance.subject import Outputs, Subject
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a check says when its comparison fails: the cause that it was made to find, and its cure."""
+
+    likely: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well found and expected agreed."""
+
+    rows: int
+    samples: int
+    bit_equal: bool
+    max_error: float
+
+    def evidence(self) -> Mapping[str, Any]:
+        return {
+            "rows": self.rows,
+            "samples": self.samples,
+            "bit_equal": self.bit_equal,
+            "max_error": self.max_error,
+        }
+
+
+def require_equal(
+    code: str, subject: Subject, found: Outputs, expected: Outputs, advice: Advice, *, prefix: bool = False
+) -> Agreement:
+    """Raise :class:`CheckFailed` unless every row of `found` is what eager gave.
+
+    With `prefix`, a found row may go on after the expected one ends: the caller knows how much of it is theirs.
+    """
+    samples, worst, bit_equal, rows = 0, 0.0, True, 0
+    for name, expected_rows in expected.items():
+        found_rows = found[name]
+        if len(found_rows) != len(expected_rows):
+            raise CheckFailed(
+                code,
+                f"{len(found_rows)} rows of {name!r} where eager gives {len(expected_rows)}",
+                likely="rows that only pad the batch were not trimmed, or real ones were dropped  (class A)",
+                cure="slice the output's batch axis to the caller's batch",
+            )
+        for row, (one, truth) in enumerate(zip(found_rows, expected_rows, strict=True)):
+            rows += 1
+            samples += truth.numel()
+            error = _require_row(code, subject, name, row, one, truth, advice, prefix)
+            worst = max(worst, error)
+            bit_equal = bit_equal and error == 0.0
+    return Agreement(rows, samples, bit_equal, worst)
+
+
+def _require_row(
+    code: str,
+    subject: Subject,
+    name: str,
+    row: int,
+    found: torch.Tensor,
+    expected: torch.Tensor,
+    advice: Advice,
+    prefix: bool,
+) -> float:
+    if found.dtype != expected.dtype:
+        raise CheckFailed(
+            code,
+            f"row {row} of {name!r} is {found.dtype} where eager gives {expected.dtype}",
+            likely="a static buffer was made in another dtype than the module returns  (class I)",
+            cure="clone the module's own output; never copy it into a buffer of a fixed dtype",
+        )
+    if prefix and found.shape[-1] > expected.shape[-1]:
+        found = found[..., : expected.shape[-1]]
+    if found.shape != expected.shape:
+        raise _wrong_length(code, subject, name, row, found, expected)
+    if not torch.isfinite(found).all():
+        bad = _first(~torch.isfinite(found))
+        raise CheckFailed(
+            code,
+            f"row {row} of {name!r} is not finite from sample {bad} ({_milliseconds(subject, bad)}) on",
+            likely="memory that no replay wrote was returned, or NaN in the padding reaches real samples  (class B, D)",
+            cure="replay before reading the outputs, and reset every pad of the static buffers before each replay",
+        )
+    if torch.equal(found, expected):
+        return 0.0
+    difference = (found.double() - expected.double()).abs()
+    error = float(difference.max())
+    allowed = subject.noise.allowance(expected)
+    if error <= allowed:
+        return error
+    wrong = difference > allowed
+    start, length = _first(wrong), expected.shape[-1]
+    frames = wrong.reshape(-1, length).any(0).nonzero().flatten() // subject.spec.hop
+    total_frames = -(-length // subject.spec.hop)
+    raise CheckFailed(
+        code,
+        f"row {row} of {name!r} is wrong from sample {start} ({_milliseconds(subject, start)}) of {length}: max error "
+        f"{error:.2g} on a peak of {float(expected.abs().max()):.2g} (allowed {allowed:.1g}); "
+        f"{len(frames.unique())} of {total_frames} frames differ",
+        likely=advice.likely,
+        cure=advice.cure,
+        evidence={"max_error": error, "allowed": allowed, "first_wrong_sample": start, "samples": length},
+    )
+
+
+def _wrong_length(
+    code: str, subject: Subject, name: str, row: int, found: torch.Tensor, expected: torch.Tensor
+) -> CheckFailed:
+    surplus = found.shape[-1] - expected.shape[-1]
+    if not surplus or found.shape[:-1] != expected.shape[:-1]:
+        where = f"row {row} of {name!r} has shape {tuple(found.shape)} where eager gives {tuple(expected.shape)}"
+        return CheckFailed(code, where, likely="the output was reshaped or trimmed on a wrong axis  (class A)")
+    told = "kept" if surplus > 0 else "lost"
+    return CheckFailed(
+        code,
+        f"row {row} of {name!r} {told} {abs(surplus)} samples ({_milliseconds(subject, abs(surplus))}) "
+        f"{'past' if surplus > 0 else 'before'} eager's end: {found.shape[-1]} samples where eager gives "
+        f"{expected.shape[-1]}",
+        likely="the trim's formula is not the module's output length  (class A)",
+        cure="declare the contract that matches: a·T − c is CapturedMinusPadding(scale=a), a·T is Nominal(scale=a)",
+        evidence={"found_samples": found.shape[-1], "expected_samples": expected.shape[-1]},
+    )
+
+
+def _first(wrong: torch.Tensor) -> int:
+    """The first sample, over all channels, where `wrong` `[..., samples]` is true."""
+    return int(wrong.reshape(-1, wrong.shape[-1]).any(0).nonzero()[0])
+
+
+def _milliseconds(subject: Subject, samples: int) -> str:
+    return f"{samples / subject.spec.sample_rate * 1e3:.1f} ms"

@@ -1,0 +1,38 @@
+"""The line of user code behind an operation."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+from types import FrameType
+
+import torch
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_EMULATION = os.path.dirname(__file__) + os.sep
+
+
+@dataclass(frozen=True)
+class CallSite:
+    filename: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        text = linecache.getline(self.filename, self.line).strip()
+        place = f"{self.filename}:{self.line} in {self.function}"
+        return f"{place}: {text}" if text else place
+
+
+def user_call_site() -> CallSite:
+    """The innermost frame outside torch and the emulation."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_back is not None:
+        if not frame.f_code.co_filename.startswith((_TORCH, _EMULATION)):
+            break
+        frame = frame.f_back
+    if frame is None:
+        return CallSite("<unknown>", 0, "<unknown>")
+    return CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)

@@ -1,0 +1,60 @@
+"""`emulated_cuda`: the emulation, on for the duration of a `with` block."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from conformance.emulation import capture, cuda_api, graph, streams, tensor_methods
+from conformance.emulation.device import EmulatedDevice
+from conformance.emulation.errors import EmulationError
+from conformance.emulation.patching import Patches
+
+_active: EmulatedDevice | None = None
+
+
+def active_device() -> EmulatedDevice | None:
+    """The device that is emulated now, if any."""
+    return _active
+
+
+@contextlib.contextmanager
+def emulated_cuda() -> Iterator[EmulatedDevice]:
+    """Emulate one CUDA device, `cuda:0`, on a machine without a GPU.
+
+    Inside, tensors made for or moved to `cuda` say so, and `torch.cuda.graph` captures and replays with CUDA's
+    semantics. On exit everything is as it was before, also after an exception::
+
+        with emulated_cuda():
+            wrapper = MyGraphWrapper(module.to("cuda"))
+            wrapper.warmup()
+            assert torch.equal(wrapper(x.cuda()), module(x.cuda()))
+
+    Raises :class:`EmulationError` when it is on already.
+    """
+    global _active
+    if _active is not None:
+        raise EmulationError("emulated CUDA is on already: leave the outer `with emulated_cuda()` first")
+    device = EmulatedDevice()
+    patches = Patches()
+    _active = device
+    try:
+        for owner, name, value in cuda_api.attributes(device):
+            patches.set(owner, name, value)
+        for original, stand_in in tensor_methods.tensor_factories(device).items():
+            patches.set(torch, original.__name__, stand_in)
+        for name, value in tensor_methods.tensor_attributes(device).items():
+            patches.set(torch.Tensor, name, value)
+        patches.set(torch.UntypedStorage, "__deepcopy__", tensor_methods.storage_deepcopy(device))
+        patches.swap_references()
+        with device:
+            yield device
+    finally:
+        patches.undo()
+        capture.abandon()
+        streams.set_stream(streams.DEFAULT_STREAM)
+        graph.forget_pools()
+        device.marks.clear()
+        _active = None

@@ -1,0 +1,216 @@
+"""The emulated device: a dispatch mode that sees every aten call, keeps host and device apart, and feeds a capture.
+
+Device memory is host memory with a mark (see `marks`). For each call the mode decides whether its result lives on the
+device, refuses what CUDA refuses, runs the host kernel, and marks the result. Python sees `cuda:0` through the
+properties in `tensor_methods`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from conformance.emulation import refusals
+from conformance.emulation.callsite import user_call_site
+from conformance.emulation.capture import Capture, current_capture, refuse
+from conformance.emulation.marks import StorageMarks
+from conformance.emulation.poison import poison_
+from conformance.emulation.random import DeviceRandom
+from conformance.emulation.tape import results_in, tensors_in
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What the mode needs to know of an operator, looked up once."""
+
+    name: str
+    writes: tuple[int, ...]
+    writes_keywords: tuple[str, ...]
+    random: bool
+    rule: refusals.Rule | None
+    transfers: bool
+    indexed: bool
+    may_mix: bool
+    uninitialised: bool
+
+    @classmethod
+    def of(cls, op: Any) -> Traits:
+        name = op._schema.name
+        writes = [
+            (position, argument)
+            for position, argument in enumerate(op._schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ]
+        return cls(
+            name=name,
+            writes=tuple(position for position, argument in writes if not argument.kwarg_only),
+            writes_keywords=tuple(argument.name for _, argument in writes if argument.kwarg_only),
+            random=torch.Tag.nondeterministic_seeded in op.tags,
+            rule=refusals.RULES.get(name),
+            transfers=name in refusals.TRANSFERS,
+            indexed=name in refusals.INDEXED,
+            may_mix=name in refusals.MAY_MIX_DEVICES,
+            uninitialised=name in refusals.UNINITIALISED,
+        )
+
+
+class EmulatedDevice(TorchDispatchMode):
+    """`cuda:0` of a machine without a GPU, for the threads in which the mode is entered."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.marks = StorageMarks()
+        self.pinned = StorageMarks()
+        self.random = DeviceRandom()
+        self._traits: dict[Any, Traits] = {}
+
+    def dispatch(self, op: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        traits = self._traits.get(op)
+        if traits is None:
+            traits = self._traits[op] = Traits.of(op)
+        call_kwargs = dict(kwargs) if kwargs else {}
+        tensors = [*tensors_in(args), *tensors_in(call_kwargs.values())] if call_kwargs else list(tensors_in(args))
+        on_device = [tensor in self.marks for tensor in tensors]
+        pin = bool(call_kwargs.pop("pin_memory", False))
+        to_device = self._where(traits, call_kwargs, tensors, on_device)
+
+        run = op
+        if traits.random and to_device and call_kwargs.get("generator") is None:
+            run = self.random.bind(op)
+        if traits.uninitialised and to_device:
+            run = _poisoned(op)
+
+        capture = current_capture()
+        if capture is None or capture.thread != threading.get_ident() or not (to_device or any(on_device)):
+            result = run(*args, **call_kwargs)
+        else:
+            result = self._captured(capture, traits, run, op, args, call_kwargs, tensors, on_device, to_device)
+
+        if to_device:
+            for tensor in results_in(result):
+                self.marks.add(tensor)
+        elif pin:
+            for tensor in results_in(result):
+                self.pinned.add(tensor)
+        return result
+
+    def _where(
+        self, traits: Traits, kwargs: dict[str, Any], tensors: list[torch.Tensor], on_device: list[bool]
+    ) -> bool:
+        """Whether the result lives on the device. Rewrites a `device` keyword to where the memory really is."""
+        if any(on_device) and not all(on_device) and not traits.may_mix:
+            for tensor, here in zip(tensors, on_device, strict=True):
+                if not here and tensor.dim() > 0 and tensor.device.type != "meta":
+                    raise RuntimeError(
+                        "Expected all tensors to be on the same device, but found at least two devices, "
+                        f"cuda:0 and cpu! ({traits.name} at {user_call_site()})"
+                    )
+        device = kwargs.get("device")
+        if device is not None:
+            if device.type != "cuda":
+                return False
+            if device.index not in (None, 0):
+                raise RuntimeError(f"CUDA error: invalid device ordinal ({device}; emulated CUDA has cuda:0 alone)")
+            kwargs["device"] = CPU
+            return True
+        if traits.transfers and tensors:
+            return on_device[0]
+        return any(on_device)
+
+    def _captured(
+        self,
+        capture: Capture,
+        traits: Traits,
+        run: Callable[..., Any],
+        op: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
+        on_device: list[bool],
+        to_device: bool,
+    ) -> Any:
+        self._refuse_what_cuda_refuses(traits, args, kwargs, tensors, on_device, to_device)
+        tape = capture.tape
+        for position in traits.writes:
+            if position < len(args) and isinstance(args[position], torch.Tensor):
+                tape.before_write(args[position])
+            elif position < len(args) and isinstance(args[position], (list, tuple)):
+                for tensor in tensors_in(args[position]):
+                    tape.before_write(tensor)
+        for keyword in traits.writes_keywords:
+            for tensor in results_in(kwargs.get(keyword)):
+                tape.before_write(tensor)
+        result = run(*args, **kwargs)
+        if not traits.writes and not traits.writes_keywords and self._only_views(tensors, result):
+            return result
+        tape.record(
+            getattr(run, "_op", run),  # below torch's Python wrapper
+            op.name(),
+            user_call_site(),
+            args,
+            kwargs,
+            result,
+            by_value=self._read_by_value,
+            keeps_old_content=traits.uninitialised,
+        )
+        return result
+
+    def _refuse_what_cuda_refuses(
+        self,
+        traits: Traits,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        tensors: list[torch.Tensor],
+        on_device: list[bool],
+        to_device: bool,
+    ) -> None:
+        if traits.rule is not None:
+            cure = traits.rule(args, kwargs)
+            if cure is not None:
+                refuse(traits.name, cure)
+        if traits.transfers:
+            host = [tensor for tensor, here in zip(tensors, on_device, strict=True) if not here]
+            crosses = bool(host) or to_device != on_device[0]
+            non_blocking = bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
+            if crosses and not (non_blocking and host and all(tensor in self.pinned for tensor in host)):
+                reads = "aten::_to_copy to the host" if not to_device else f"{traits.name} from pageable host memory"
+                refuse(reads, refusals.READS_BACK if not to_device else refusals.PAGEABLE)
+        elif traits.indexed and not all(on_device):
+            indices = [index for index in args[1] if isinstance(index, torch.Tensor)]
+            if any(index not in self.marks for index in indices):
+                refuse(f"{traits.name} with an index on the host", refusals.PAGEABLE)
+
+    def _read_by_value(self, tensor: torch.Tensor) -> bool:
+        """A host scalar among a kernel's arguments is passed by value; pinned memory is passed by address."""
+        return tensor not in self.marks and tensor not in self.pinned
+
+    @staticmethod
+    def _only_views(tensors: list[torch.Tensor], result: Any) -> bool:
+        results = results_in(result)
+        if not results:
+            return False
+        known = {tensor.untyped_storage()._cdata for tensor in tensors}
+        return all(tensor.untyped_storage()._cdata in known for tensor in results)
+
+
+# Assigned after the class is made: torch wraps a `__torch_dispatch__` that it finds in a class body so that
+# torch.compile leaves it alone, and that wrapper imports all of torch._dynamo (4 s) and costs microseconds a call.
+EmulatedDevice.__torch_dispatch__ = EmulatedDevice.dispatch  # type: ignore[method-assign,assignment]
+
+
+def _poisoned(op: Callable[..., Any]) -> Callable[..., Any]:
+    """`op` makes memory that nothing has written; give it the content that shows where it is read all the same."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = op(*args, **kwargs)
+        poison_(result)
+        return result
+
+    return run

@@ -1,0 +1,59 @@
+"""Calls that a check makes, with what was observed meanwhile and the faults that any call can have."""
+
+from __future__ import annotations
+
+from conformance.catalogue import CheckFailed
+from conformance.observe import Seen
+from conformance.subject import Inputs, Outputs, Subject
+
+
+def call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, Seen]:
+    """Call the subject. An exception where eager has none is the subject's failure, not the kit's."""
+    with subject.observe() as seen:
+        try:
+            found = subject(inputs)
+        except Exception as error:
+            subject.eager(inputs)  # raises here if the input is at fault
+            raise CheckFailed(
+                code,
+                f"the call raised {type(error).__name__} where eager succeeds: {_first_line(error)}",
+                likely="the graph path rejects or mishandles a call that the module can serve",
+                cure="serve it from a bucket, or fall back to eager with a reason",
+                evidence={"exception": repr(error)},
+            ) from error
+    return found, seen
+
+
+def graphed_call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, Seen]:
+    """Call the subject, which must replay and not capture: a subject that silently stays eager proves nothing."""
+    found, seen = call(subject, code, inputs)
+    if not seen.replays:
+        raise CheckFailed(
+            code,
+            f"no replay was observed: the call ran eagerly ({_why_eager(subject)})",
+            likely="the bucket was never captured, or its lookup does not find it  (class N)",
+            cure="look at the capture errors and the fallback reasons in the statistics",
+            evidence={"captures": seen.captures, "replays": seen.replays},
+        )
+    if seen.captures:
+        raise CheckFailed(
+            code,
+            f"{seen.captures} captures happened during a call, after warm-up",
+            likely="a bucket was left to be captured by the first request that needs it",
+            cure="capture every declared bucket at warm-up",
+            evidence={"captures": seen.captures, "replays": seen.replays},
+        )
+    return found, seen
+
+
+def _why_eager(subject: Subject) -> str:
+    statistics = subject.stats() or {}
+    failures = statistics.get("capture_failures") or {}
+    if failures:
+        bucket, text = next(iter(failures.items()))
+        return f"{len(failures)} captures failed; {bucket}: {text}"
+    return f"fallbacks by its own count: {statistics.get('fallbacks') or 'none counted'}"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]

@@ -1,0 +1,58 @@
+"""Captures and replays, counted at `torch.cuda.CUDAGraph` and never asked of the code under test."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass
+class Seen:
+    """What happened at `torch.cuda.CUDAGraph` while it was watched. Only calls that succeeded count."""
+
+    captures: int = 0
+    replays: int = 0
+
+
+class Observer:
+    """Watches the `CUDAGraph` class that is in force, the emulation's or torch's own."""
+
+    def __init__(self) -> None:
+        self._watching: list[Seen] = []
+        self._originals: list[tuple[type, str, Any]] = []
+
+    def install(self) -> None:
+        self._count("capture_end", "captures")
+        self._count("replay", "replays")
+
+    def remove(self) -> None:
+        for owner, name, original in reversed(self._originals):
+            setattr(owner, name, original)
+        self._originals.clear()
+
+    def _count(self, method: str, counter: str) -> None:
+        owner: type = torch.cuda.CUDAGraph
+        original = getattr(owner, method)
+        watching = self._watching
+
+        def counted(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(graph, *args, **kwargs)
+            for seen in watching:
+                setattr(seen, counter, getattr(seen, counter) + 1)
+            return result
+
+        self._originals.append((owner, method, vars(owner)[method]))
+        setattr(owner, method, counted)
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[Seen]:
+        seen = Seen()
+        self._watching.append(seen)
+        try:
+            yield seen
+        finally:
+            self._watching.remove(seen)

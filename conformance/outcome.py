@@ -1,0 +1,79 @@
+"""What one case of a check left behind: the record that travels from a worker to the summary and the reports.
+
+Imports nothing heavy: the controller of a distributed run reads records without ever importing torch.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+PROPERTY = "conformance"
+"""The name under which a record stands in a report's `user_properties`, and so in JUnit files."""
+
+
+class Outcome(enum.Enum):
+    """The end of one case. The value is the word that stands in the summary line."""
+
+    PASS = "passed"
+    FAIL = "failed"
+    ERROR = "error"
+    NOT_APPLICABLE = "not applicable"
+    BLOCKED = "blocked"
+    INCONCLUSIVE = "inconclusive"
+
+    @property
+    def breaks(self) -> bool:
+        """Whether one such case makes the adapter not conformant."""
+        return self in (Outcome.FAIL, Outcome.ERROR)
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether one such case keeps the run from a verdict."""
+        return self in (Outcome.BLOCKED, Outcome.INCONCLUSIVE)
+
+
+@dataclass(frozen=True)
+class CaseRecord:
+    """One case, its outcome and why. `planned` is the number of cases of the adapter before any deselection."""
+
+    adapter: str
+    check: str
+    title: str
+    case: str
+    outcome: Outcome
+    message: str = ""
+    likely: str = ""
+    cure: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    machine: str = ""
+    torch: str = ""
+    planned: int = 0
+
+    @property
+    def id(self) -> str:
+        return case_id(self.adapter, self.check, self.case)
+
+    def to_json(self) -> str:
+        return json.dumps({**asdict(self), "outcome": self.outcome.name}, default=str, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> CaseRecord:
+        values = json.loads(text)
+        return cls(**{**values, "outcome": Outcome[values["outcome"]]})
+
+
+def case_id(adapter: str, check: str, case: str) -> str:
+    """`moss_tts/CG201-exact-bucket[b1-f8]`; without brackets where a check has one nameless case."""
+    return f"{adapter}/{check}[{case}]" if case else f"{adapter}/{check}"
+
+
+def record_among(properties: Iterable[tuple[str, object]]) -> CaseRecord | None:
+    """The record that a report carries, or None for a test that is not the kit's."""
+    for name, value in properties:
+        if name == PROPERTY:
+            return CaseRecord.from_json(str(value))
+    return None

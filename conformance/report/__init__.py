@@ -1,0 +1,1 @@
+"""How a run is told: on the terminal, and in files."""

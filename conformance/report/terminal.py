@@ -1,0 +1,128 @@
+"""What the terminal shows: the text of a failure, the word of each outcome, the closing sentence."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from conformance.outcome import CaseRecord, Outcome
+from conformance.session import KitSession, SuiteCase
+from conformance.verdict import Verdict, judge, overall, overall_sentence, sentence
+
+_WIDTH = 108
+_LABEL = "  {:<10}"
+
+_WORDS = {
+    Outcome.ERROR: ("error", "E", ("ERROR", {"red": True})),
+    Outcome.NOT_APPLICABLE: ("not applicable", "n", ("NOT APPLICABLE", {"yellow": True})),
+    Outcome.BLOCKED: ("blocked", "b", ("BLOCKED", {"yellow": True})),
+    Outcome.INCONCLUSIVE: ("inconclusive", "i", ("INCONCLUSIVE", {"yellow": True})),
+}
+
+Status = tuple[str, str, tuple[str, Mapping[str, bool]]]
+
+
+@dataclass(frozen=True)
+class _Crash:
+    message: str
+    path: str = ""
+    lineno: int = 0
+
+
+@dataclass(frozen=True)
+class FailureText:
+    """A failure as pytest's own reporters want it: the whole text, and one line for summaries and JUnit."""
+
+    text: str
+    message: str
+
+    @property
+    def reprcrash(self) -> _Crash:
+        return _Crash(self.message)
+
+    def toterminal(self, writer: Any) -> None:
+        for line in self.text.splitlines():
+            writer.line(line, red=line.startswith(("FAILED ", "ERROR ")), bold=line.startswith(("FAILED ", "ERROR ")))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def status(record: CaseRecord) -> Status | None:
+    """pytest's category, letter and word for an outcome; None where pytest's own are right."""
+    return _WORDS.get(record.outcome)
+
+
+def failure_text(record: CaseRecord, repeat: str, traceback: str = "") -> str:
+    """The rows that an author reads. An error shows the traceback too: its cause may be anywhere."""
+    rows = {
+        "promise": record.title,
+        "found": record.message,
+        "likely": record.likely,
+        "cure": record.cure,
+    }
+    lines = [f"{'FAILED' if record.outcome is Outcome.FAIL else 'ERROR'} {record.id}"]
+    for label, value in rows.items():
+        if value:
+            lines.append(
+                textwrap.fill(
+                    " ".join(value.split()),
+                    _WIDTH,
+                    initial_indent=_LABEL.format(label),
+                    subsequent_indent=_LABEL.format(""),
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+            )
+    lines.append(_LABEL.format("repeat") + repeat)
+    if traceback:
+        lines += ["", traceback]
+    return "\n".join(lines)
+
+
+def repeat_command(kit: KitSession, case: SuiteCase) -> str:
+    """One command, ready to paste, that runs `case` alone as it ran here. Never wrapped."""
+    words = [
+        "pytest",
+        f"--adapter={case.adapter.token}",
+        f"--graph-device={kit.device}",
+        "-k",
+        case.name,
+        f"--conformance-seed={kit.options.seed}",
+    ]
+    if kit.options.checkpoint is not None:
+        words.append(f"--adapter-checkpoint={kit.options.checkpoint}")
+    return " ".join(f'"{word}"' if word == case.name else shlex.quote(word) for word in words)
+
+
+def close_run(reporter: Any, kit: KitSession, records: Sequence[CaseRecord], exitstatus: int, *, stopped: bool) -> int:
+    """Print the closing lines and return the exit status of the run.
+
+    An author's own failing test keeps its 1, and a run that pytest broke off keeps pytest's code and has no verdict.
+    """
+    if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+        _write(reporter, f"audiograph: no verdict — pytest ended with exit code {int(exitstatus)}", None)
+        return exitstatus
+    verdicts: dict[str, Verdict] = {}
+    for adapter in kit.adapters:
+        name = adapter.spec.name
+        own = [record for record in records if record.adapter == name]
+        verdicts[name] = judge(record.outcome for record in own)
+        _write(reporter, sentence(name, own, seed=kit.options.seed, stopped=stopped), verdicts[name])
+    run = overall(verdicts.values())
+    if len(verdicts) > 1:
+        _write(reporter, overall_sentence(verdicts), run)
+    return exitstatus if exitstatus == pytest.ExitCode.TESTS_FAILED else run.exit_code
+
+
+def _write(reporter: Any, line: str, verdict: Verdict | None) -> None:
+    if reporter is None:
+        return
+    color = {Verdict.CONFORMANT: "green", Verdict.NOT_CONFORMANT: "red"}.get(verdict, "yellow") if verdict else "yellow"
+    reporter.ensure_newline()
+    reporter.write_line(line, bold=True, **{color: True})

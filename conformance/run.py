@@ -1,0 +1,205 @@
+"""A conformance run inside pytest: the hooks that are there only when `--adapter` is given.
+
+Reports are the only thing that leaves a worker of a distributed run, so each carries its case's record, and the summary
+is computed from reports alone, in one process as in many.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+import pytest
+
+from conformance.collection import FUNCTION, add_suite, case_of, drop_default_paths, name_item, parametrize
+from conformance.errors import ConformanceError
+from conformance.outcome import PROPERTY, CaseRecord, Outcome, record_among
+from conformance.plugin import SUITE
+from conformance.registry import LoadedAdapter, load_adapters
+from conformance.report.terminal import FailureText, Status, close_run, failure_text, repeat_command, status
+from conformance.session import KitSession, Options, SuiteCase, describe
+from conformance.verdict import worse
+
+KIT_FIXTURES = ("emulated_cuda",)
+
+
+class ConformanceRun:
+    """pytest's view of one :class:`KitSession`."""
+
+    def __init__(self, config: pytest.Config, kit: KitSession) -> None:
+        self.config = config
+        self.kit = kit
+        self.is_worker = hasattr(config, "workerinput")
+        self.records: dict[str, CaseRecord] = {}
+        self._explained: set[str] = set()
+
+    @classmethod
+    def prepare(cls, config: pytest.Config) -> ConformanceRun:
+        """Load and validate everything that was asked for. Raises `pytest.UsageError` before anything has run."""
+        try:
+            _refuse_foreign_runner()
+            adapters = load_adapters(config.getoption("conformance_adapters"))
+            options = Options(
+                graph_device=config.getoption("conformance_device"),
+                seed=config.getoption("conformance_seed"),
+                checkpoint=_checkpoint(config.getoption("conformance_checkpoint"), adapters),
+            )
+            kit = KitSession(options, adapters)
+            assert kit.cases  # listed now: a spec that no check can read is a usage error too
+        except ConformanceError as error:
+            raise pytest.UsageError(" ".join(str(error).split())) from error
+        _refuse_shadowed_fixtures(config)
+        drop_default_paths(config)
+        return cls(config, kit)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        if isinstance(collector, pytest.Session):
+            add_suite(collector, report)
+        return report
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if metafunc.function.__name__ == FUNCTION and metafunc.definition.path == SUITE:
+            parametrize(metafunc, self.kit)
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        name_item(item)
+
+    def pytest_collection_finish(self) -> None:
+        if not self.is_worker:  # conftests of subfolders are loaded only now; a worker has no way to say it in one line
+            _refuse_shadowed_fixtures(self.config)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        case = case_of(item)
+        if case is not None:
+            record = self._record(case, call, report)
+            if record is not None:
+                item.user_properties.append((PROPERTY, record.to_json()))  # JUnit reads those of the last phase
+                self._write_record(case, record, report)
+        return report
+
+    def _record(self, case: SuiteCase, call: pytest.CallInfo[None], report: pytest.TestReport) -> CaseRecord | None:
+        """What one phase says about the case: the kit's own record, or what stopped the case from outside the kit."""
+        if report.when == "call":
+            record = self.kit.records.pop(case.id, None)
+            if record is not None:
+                return record
+        elif report.passed:
+            return None
+        reason = describe(call.excinfo.value) if call.excinfo else "the call was replaced by another plugin"
+        if report.skipped:
+            return self.kit.record(case, Outcome.BLOCKED, f"skipped from outside the kit: {reason}")
+        return self.kit.record(case, Outcome.ERROR, f"in {report.when}: {reason}")
+
+    def _write_record(self, case: SuiteCase, record: CaseRecord, report: pytest.TestReport) -> None:
+        report.user_properties.append((PROPERTY, record.to_json()))
+        report.location = (*report.location[:2], record.id)
+        if hasattr(report, "wasxfail"):
+            del report.wasxfail
+        if record.outcome is Outcome.PASS:
+            report.outcome, report.longrepr = "passed", None
+        elif record.outcome.breaks:
+            traceback = ""
+            if record.outcome is Outcome.ERROR and record.message not in self._explained:
+                self._explained.add(record.message)  # a subject that cannot be built says why once, not for each case
+                traceback = report.longreprtext
+            report.outcome = "failed"
+            report.longrepr = failure_text(record, repeat_command(self.kit, case), traceback)
+        else:
+            report.outcome = "skipped"
+            report.longrepr = (os.fspath(SUITE), 1, record.message)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        case = case_of(item)
+        if case is not None:
+            self.kit.leave(case, case_of(nextitem))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Status | None:
+        if report.when != "call":
+            return None
+        record = record_among(report.user_properties)
+        return None if record is None else status(record)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self.is_worker:
+            return
+        record = self._last_record(report)
+        if record is None:
+            return
+        known = self.records.get(record.id)
+        self.records[record.id] = record if known is None else worse(known, record)
+        if report.failed:
+            report.longrepr = FailureText(report.longreprtext, record.message)  # type: ignore[assignment]
+
+    def _last_record(self, report: pytest.TestReport) -> CaseRecord | None:
+        record = record_among(reversed(report.user_properties)) if report.user_properties else None
+        if record is None and report.failed and report.nodeid in self._cases_by_id:
+            # A worker that died leaves a report that it did not write itself.
+            return self.kit.record(self._cases_by_id[report.nodeid], Outcome.ERROR, report.longreprtext)
+        return record if record is not None and (report.when == "call" or not report.passed) else None
+
+    @property
+    def _cases_by_id(self) -> Mapping[str, SuiteCase]:
+        return {case.id: case for case in self.kit.cases}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        """Outermost: the sentence comes after everything that other plugins print."""
+        self.kit.close()
+        result = yield
+        if not self.is_worker and not self.config.option.collectonly:
+            session.exitstatus = close_run(
+                self.config.pluginmanager.get_plugin("terminalreporter"),
+                self.kit,
+                list(self.records.values()),
+                session.exitstatus,
+                stopped=bool(session.shouldfail or session.shouldstop),
+            )
+        return result
+
+
+def _checkpoint(given: str | None, adapters: tuple[LoadedAdapter, ...]) -> Path | None:
+    if given is None:
+        return None
+    path = Path(given).expanduser()
+    names = ", ".join(adapter.spec.name for adapter in adapters)
+    if len(adapters) != 1:
+        raise ConformanceError(f"--adapter-checkpoint goes with one adapter; {len(adapters)} were given: {names}")
+    if not adapters[0].spec.loads_checkpoints:
+        raise ConformanceError(f"adapter {names!r} loads no checkpoints; leave --adapter-checkpoint out")
+    if not path.exists():
+        raise ConformanceError(f"--adapter-checkpoint={given}: no such file or folder")
+    return path.resolve()
+
+
+def _refuse_foreign_runner() -> None:
+    """A folder named `runner` beside an author's conftest.py would be imported in place of the kit's own."""
+    found = importlib.util.find_spec("runner")
+    here = Path(__file__).resolve().parent.parent
+    origin = Path(found.origin).resolve() if found and found.origin else None
+    if origin is None or not origin.is_relative_to(here / "runner"):
+        place = origin or next(iter((found and found.submodule_search_locations) or ("nothing",)))
+        raise ConformanceError(f"`import runner` finds {place}, not audiograph's ({here / 'runner'}); rename yours")
+
+
+def _refuse_shadowed_fixtures(config: pytest.Config) -> None:
+    for plugin in config.pluginmanager.get_plugins():
+        for value in list(getattr(plugin, "__dict__", {}).values()):
+            if type(value).__name__ != "FixtureFunctionDefinition":
+                continue
+            function = value._get_wrapped_function()
+            if value.name in KIT_FIXTURES and function.__module__ != "conformance.plugin":
+                place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+                raise pytest.UsageError(f"{place} defines the fixture {value.name!r}, which is audiograph's; rename it")

@@ -1,0 +1,233 @@
+"""One conformance run inside one process: the adapters, their cases, the device and the subject at hand.
+
+Life of a run:
+1. the plugin makes a :class:`KitSession` from the options; every adapter is loaded and validated by then;
+2. :meth:`KitSession.cases` lists the cases, at collection;
+3. :meth:`KitSession.run` opens the device at the first case, builds a subject at its adapter's first case, runs;
+4. :meth:`KitSession.leave` closes the subject when the adapter changes, and the device after the last case.
+
+It decides nothing about verdicts and prints nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conformance.catalogue import (
+    Blocked,
+    Case,
+    Check,
+    CheckFailed,
+    Inconclusive,
+    Machine,
+    NotApplicable,
+    decide,
+    load_catalogue,
+)
+from conformance.errors import ConformanceError, SpecError
+from conformance.outcome import CaseRecord, Outcome, case_id
+from conformance.registry import LoadedAdapter
+
+if TYPE_CHECKING:
+    from conformance.subject import Subject
+
+_SELECTABLE = re.compile(r"[\w.:+\-/]*")
+"""What a case id may hold, so that `pytest -k` can name the case."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The kit's options, as the command line gave them."""
+
+    graph_device: str = "auto"
+    seed: int = 0
+    checkpoint: Path | None = None
+
+
+@dataclass(frozen=True)
+class SuiteCase:
+    """One case of one check for one adapter: what a test item of the suite is made of."""
+
+    adapter: LoadedAdapter
+    check: Check
+    case: Case
+
+    @property
+    def id(self) -> str:
+        return case_id(self.adapter.spec.name, self.check.name, self.case.id)
+
+    @property
+    def name(self) -> str:
+        """The id without the adapter: what `-k` selects, e.g. `CG201-exact-bucket[b1-f8]`."""
+        return self.id.removeprefix(f"{self.adapter.spec.name}/")
+
+
+class SubjectBuildError(Exception):
+    """An adapter's subject could not be built; every case of the adapter fails with the same words."""
+
+
+class KitSession:
+    """The state of one run. Not thread-safe: pytest runs one case at a time."""
+
+    def __init__(self, options: Options, adapters: tuple[LoadedAdapter, ...]) -> None:
+        self.options = options
+        self.adapters = adapters
+        self.records: dict[str, CaseRecord] = {}
+        self._device = contextlib.ExitStack()
+        self._machine: Machine | None = None
+        self._subject: tuple[str, Subject] | None = None
+        self._build_errors: dict[str, Exception] = {}
+
+    @cached_property
+    def cases(self) -> tuple[SuiteCase, ...]:
+        """Every case of every adapter, adapter by adapter and in the order of the codes. Imports torch."""
+        cases = [
+            SuiteCase(adapter, check, case)
+            for adapter in self.adapters
+            for check in load_catalogue()
+            for case in check.cases(adapter.spec)
+        ]
+        seen: set[str] = set()
+        for case in cases:
+            if not _SELECTABLE.fullmatch(case.case.id):
+                raise SpecError(
+                    f"case id {case.case.id!r} of {case.check.name}: expected letters, digits and _ . : + - /"
+                )
+            if case.id in seen:
+                raise SpecError(f"{case.id} stands for two cases; ids of one check must differ")
+            seen.add(case.id)
+        if not cases:
+            raise ConformanceError("the catalogue has no case for the adapters given; nothing would be tested")
+        return tuple(cases)
+
+    def planned(self, adapter: LoadedAdapter) -> int:
+        return sum(case.adapter is adapter for case in self.cases)
+
+    @property
+    def device(self) -> str:
+        """The device as `--graph-device` would name it: the one in use, else the one asked for."""
+        return self._machine.device if self._machine else self.options.graph_device
+
+    def record(self, case: SuiteCase, outcome: Outcome, message: str = "", **fields: object) -> CaseRecord:
+        """A record of `case` with what this run knows about the machine."""
+        machine = self._machine
+        return CaseRecord(
+            adapter=case.adapter.spec.name,
+            check=case.check.name,
+            title=case.check.title,
+            case=case.case.id,
+            outcome=outcome,
+            message=message,
+            machine=machine.name if machine else "",
+            torch=machine.torch_version if machine else "",
+            planned=self.planned(case.adapter),
+            **fields,  # type: ignore[arg-type]
+        )
+
+    def run(self, case: SuiteCase) -> CaseRecord:
+        """Run one case and keep its record.
+
+        Raises what the check raised when the outcome is FAIL or ERROR, so that debuggers stop at the place.
+        """
+        __tracebackhide__ = True
+        try:
+            self.records[case.id] = record = self._run(case)
+        except CheckFailed as failed:
+            self.records[case.id] = self.record(
+                case,
+                Outcome.FAIL,
+                failed.found,
+                likely=failed.likely,
+                cure=failed.cure,
+                evidence=failed.evidence,
+            )
+            raise
+        except Exception as error:
+            self.records[case.id] = self.record(case, Outcome.ERROR, describe(error))
+            raise
+        return record
+
+    def _run(self, case: SuiteCase) -> CaseRecord:
+        __tracebackhide__ = True
+        decision = decide(case.check, case.adapter.spec, self._open_machine())
+        if isinstance(decision, NotApplicable):
+            return self.record(case, Outcome.NOT_APPLICABLE, decision.reason)
+        if isinstance(decision, Blocked):
+            return self.record(case, Outcome.BLOCKED, decision.reason)
+        subject = self._open_subject(case.adapter)
+        try:
+            evidence = case.check(subject, case.case)
+        except Inconclusive as open_question:
+            return self.record(case, Outcome.INCONCLUSIVE, str(open_question))
+        if not isinstance(evidence, Mapping):
+            raise TypeError(f"{case.check.name} returned {type(evidence).__name__}; a check returns its evidence")
+        return self.record(case, Outcome.PASS, evidence=evidence)
+
+    def _open_machine(self) -> Machine:
+        if self._machine is None:
+            from conformance.device import open_device
+
+            for adapter in self.adapters:
+                self._import_packages(adapter)
+            self._machine = self._device.enter_context(open_device(self.options.graph_device))
+        return self._machine
+
+    def _import_packages(self, adapter: LoadedAdapter) -> None:
+        """Import what an adapter needs before the device opens: packages ask for the real GPU while they import."""
+        try:
+            for requirement in adapter.spec.requires:
+                importlib.import_module(requirement.module)
+        except Exception as error:
+            self._build_errors[adapter.spec.name] = error
+
+    def _open_subject(self, adapter: LoadedAdapter) -> Subject:
+        """The adapter's subject, built once. Its failure to build is remembered: a second try would only cost time."""
+        from conformance.subject import open_subject
+
+        name = adapter.spec.name
+        if self._subject is not None and self._subject[0] == name:
+            return self._subject[1]
+        self._close_subject()
+        if name not in self._build_errors:
+            try:
+                subject = open_subject(adapter.spec, self._open_machine(), self.options.seed, self.options.checkpoint)
+            except Exception as error:
+                self._build_errors[name] = error
+            else:
+                self._subject = (name, subject)
+                return subject
+        cause = self._build_errors[name]
+        raise SubjectBuildError(f"the subject of {name!r} cannot be built: {describe(cause)}") from cause
+
+    def leave(self, case: SuiteCase, following: SuiteCase | None) -> None:
+        """Close what `following` (the next case in this process, if any) does not use. Raises what closing raises."""
+        if following is None:
+            self.close()
+        elif following.adapter is not case.adapter:
+            self._close_subject()
+
+    def close(self) -> None:
+        """Close the subject, then the device, whatever happened before. Safe to call twice."""
+        try:
+            self._close_subject()
+        finally:
+            self._machine = None
+            self._device.close()
+
+    def _close_subject(self) -> None:
+        if self._subject is not None:
+            _, subject = self._subject
+            self._subject = None
+            subject.close()
+
+
+def describe(error: BaseException) -> str:
+    """`ValueError: what it says`, as Python prints it."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,88 @@
+"""What an author's `spec.py` declares: how the kit builds an adapter, feeds it and judges it.
+
+A spec is importable without the model's own package: heavy imports belong inside :meth:`AdapterSpec.build`, so that
+a missing package is one clear message and listing adapters stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from conformance.errors import SpecError
+
+if TYPE_CHECKING:
+    import torch
+
+    from runner import GraphAdapter, GraphRunner
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A package that an adapter needs: `module` is what is imported, `install` the command that brings it."""
+
+    module: str
+    install: str
+
+
+class AdapterSpec:
+    """The kit's side of one adapter. Subclass it in `adapters/NAME/spec.py`.
+
+    `buckets` are the capture shapes, e.g. `{"batch": 1, "frames": 8}`, one size for each axis of the adapter.
+    `hop` is the number of output samples that one input frame stands for; failures are located in frames with it.
+    `variable_length` says whether rows of unequal length may share a batch, the shorter ones padded by the caller.
+    """
+
+    name: ClassVar[str]
+    adapter: ClassVar[type[GraphAdapter]]
+    buckets: ClassVar[tuple[Mapping[str, int], ...]]
+    sample_rate: int  # Hz
+    hop: int
+    variable_length: ClassVar[bool]
+    requires: ClassVar[tuple[Requirement, ...]] = ()
+    loads_checkpoints: ClassVar[bool] = False
+
+    def build(self, device: torch.device, checkpoint: Path | None) -> GraphAdapter:
+        """The adapter around its real module on `device`: tiny random weights, or those of `checkpoint`.
+
+        Called under `torch.manual_seed(seed)`; whatever it draws repeats with the seed.
+        """
+        raise NotImplementedError
+
+    def make_inputs(
+        self, adapter: GraphAdapter, sizes: Mapping[str, int], generator: torch.Generator
+    ) -> dict[str, torch.Tensor]:
+        """Inputs by name on the host, drawn from `generator`, for axis sizes such as `{"batch": 2, "frames": 5}`."""
+        raise NotImplementedError
+
+    def make_runner(self, adapter: GraphAdapter, device: torch.device) -> GraphRunner:
+        """The runner under test. The reference runner unless an author brings another with the same protocol."""
+        from runner import GraphRunner
+
+        return GraphRunner(adapter, self.buckets, device=device)
+
+    def validate(self) -> None:
+        """Raise :class:`SpecError` for a declaration that no run could make sense of. Builds nothing."""
+        where = f"{type(self).__module__}.{type(self).__qualname__}"
+        for field in ("name", "adapter", "buckets", "sample_rate", "hop", "variable_length"):
+            if getattr(self, field, None) is None:
+                raise SpecError(f"{where} declares no `{field}`; a spec must set it as a class attribute")
+        from runner import AdapterError, BucketTable
+
+        try:
+            self.adapter.validate_declaration()
+            BucketTable(self.buckets, self.adapter.axes)
+        except AdapterError as error:
+            raise SpecError(f"adapter {self.name!r} ({where}): {error}") from error
+
+
+def axis_label(axis: str) -> str:
+    """The short form of an axis in test ids: `b1-f8` for batch 1, frames 8."""
+    return axis[0]
+
+
+def sizes_label(sizes: Mapping[str, Any], axes: Iterable[str]) -> str:
+    """`{"batch": 1, "frames": 8}` as `b1-f8`, axes in declaration order."""
+    return "-".join(f"{axis_label(axis)}{sizes[axis]}" for axis in axes)

@@ -1,0 +1,184 @@
+"""What a check sees: a module with graphs in front of it, and the same module without.
+
+Checks know subjects, not adapters: a subject answers calls, gives the eager truth, makes inputs, and lets its captures
+and replays be observed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._pytree import TreeSpec, tree_map_only
+
+from conformance.catalogue import Machine
+from conformance.errors import ConformanceError
+from conformance.noise import Noise, measure_noise
+from conformance.observe import Observer, Seen
+from conformance.spec import AdapterSpec
+from runner import Bucket, BucketTable, GraphAdapter, OutputSpec, PerRowLengths
+
+Inputs = dict[str, torch.Tensor]
+Rows = list[torch.Tensor]
+"""The rows of one output, each `[..., samples]`; an output without a batch axis has one row."""
+Outputs = dict[str, Rows]
+QUIETEST = 1e-3  # a peak below this hides every fault: default-initialised codecs give 1e-7
+
+
+class SubjectRefused(ConformanceError):
+    """The subject cannot be judged: its outputs are silent or not finite."""
+
+
+class Subject:
+    """An adapter on the runner that its spec makes. Made by :func:`open_subject`, which also warms it up."""
+
+    def __init__(self, spec: AdapterSpec, machine: Machine, seed: int, checkpoint: Path | None) -> None:
+        self.spec = spec
+        self.machine = machine
+        self.seed = seed
+        self.device = torch.device("cuda", 0)
+        torch.manual_seed(seed)
+        self.adapter: GraphAdapter = spec.build(self.device, checkpoint)
+        self.table = BucketTable(spec.buckets, self.adapter.axes)
+        self._runner = spec.make_runner(self.adapter, self.device)
+        self._noise: Noise | None = None
+        self._structure: TreeSpec | None = None
+        self._observer = Observer()
+        self._observer.install()
+
+    @property
+    def row_axis(self) -> str | None:
+        return "batch" if "batch" in self.adapter.axes else None
+
+    @property
+    def time_axis(self) -> str | None:
+        """The axis that the outputs' lengths depend on."""
+        return next((spec.of for spec in self.adapter.outputs if spec.length is not None), None)
+
+    @property
+    def noise(self) -> Noise:
+        """How much eager alone varies, measured once."""
+        if self._noise is None:
+            self._noise = measure_noise(self)
+        return self._noise
+
+    def warmup(self) -> Seen:
+        """Capture. Returns what was observed meanwhile."""
+        with self.observe() as seen:
+            self._runner.warmup()
+        return seen
+
+    def __call__(self, inputs: Inputs) -> Outputs:
+        """The graphed call, as the caller would have it."""
+        if self._structure is None:
+            self.eager(inputs)
+        assert self._structure is not None
+        values = self._structure.flatten_up_to(self._runner(**inputs))
+        return {
+            spec.name: list(value) if isinstance(value, tuple) else self._rows(spec, value)
+            for spec, value in zip(self.adapter.outputs, values, strict=True)
+        }
+
+    def eager(self, inputs: Inputs) -> Outputs:
+        """The module on `inputs` as they are, with no bucket, padding or trimming: the truth to compare with."""
+        with torch.no_grad():
+            result = self.adapter.forward(*(inputs[spec.name] for spec in self.adapter.device_inputs()))
+        named, self._structure = self.adapter.named_outputs(result)
+        return {spec.name: self._rows(spec, named[spec.name]) for spec in self.adapter.outputs}
+
+    def _rows(self, spec: OutputSpec, output: torch.Tensor) -> Rows:
+        if self.row_axis not in spec.axes:
+            return [output]
+        return list(output.unbind(spec.axes.index(self.row_axis)))
+
+    def eager_row(self, inputs: Inputs, row: int, length: int) -> Outputs:
+        """Row `row` of `inputs` alone in a batch of one, cut to `length` frames: what that request would hear."""
+        alone: Inputs = {}
+        for spec in self.adapter.inputs:
+            tensor = inputs[spec.name]
+            for position, axis in enumerate(spec.axes):
+                if axis == self.row_axis:
+                    tensor = tensor.narrow(position, row, 1)
+                elif axis == self.time_axis:
+                    tensor = tensor.narrow(position, 0, length)
+            alone[spec.name] = tensor.contiguous()
+        return self.eager(alone)
+
+    def draw(self, sizes: Mapping[str, int], salt: str) -> Inputs:
+        """Inputs for the axis sizes given, from the run's seed and `salt`: the same in every process."""
+        generator = torch.Generator()
+        generator.manual_seed((self.seed << 32) + zlib.crc32(f"{salt}:{sorted(sizes.items())}".encode()))
+        made = self.spec.make_inputs(self.adapter, sizes, generator)
+        host = {spec.name for spec in self.adapter.inputs if spec.host}
+        return {name: tensor if name in host else tensor.to(self.device) for name, tensor in made.items()}
+
+    def shorten_rows(self, inputs: Inputs, lengths: Sequence[int]) -> Inputs:
+        """`inputs` with row i padded by the caller after `lengths[i]` frames, and lengths said where they are asked."""
+        asked = {spec.length.lengths for spec in self.adapter.outputs if isinstance(spec.length, PerRowLengths)}
+        shortened: Inputs = {}
+        for spec in self.adapter.inputs:
+            tensor = inputs[spec.name].clone()
+            if spec.name in asked:
+                tensor.copy_(torch.tensor(lengths, dtype=tensor.dtype))
+            elif self.time_axis in spec.axes and self.row_axis in spec.axes:
+                rows, time = spec.axes.index(self.row_axis), spec.axes.index(self.time_axis)
+                for row, length in enumerate(lengths):
+                    tail = tensor.select(rows, row)
+                    position = time - (time > rows)
+                    tail.narrow(position, length, tail.shape[position] - length).fill_(spec.pad)
+            shortened[spec.name] = tensor
+        return shortened
+
+    def rows_are_trimmed(self) -> dict[str, bool]:
+        """Whether each output comes as rows of their own length (true), or as one tensor (false)."""
+        return {spec.name: isinstance(spec.length, PerRowLengths) for spec in self.adapter.outputs}
+
+    def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
+        return self.table.lookup(sizes)
+
+    def stats(self) -> Mapping[str, Any] | None:
+        """The subject's own statistics, where it keeps any."""
+        statistics = getattr(self._runner, "statistics", None)
+        return statistics.snapshot() if statistics is not None else None
+
+    def observe(self) -> contextlib.AbstractContextManager[Seen]:
+        return self._observer.watch()
+
+    def close(self) -> None:
+        self._runner.close()
+        self._observer.remove()
+
+
+def snapshot(value: Any) -> Any:
+    """A copy of every tensor in `value`, on memory of its own."""
+    return tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value)
+
+
+def _refuse_silence(subject: Subject) -> None:
+    """A subject whose eager outputs are silent or not finite would pass every comparison."""
+    sizes = dict(subject.spec.buckets[0])
+    for name, rows in subject.eager(subject.draw(sizes, "loudness")).items():
+        for row in rows:
+            peak = float(row.abs().max()) if row.numel() else 0.0
+            if not torch.isfinite(row).all() or not peak >= QUIETEST:
+                raise SubjectRefused(
+                    f"{subject.spec.name}: eager output {name!r} at {sizes} has a peak of {peak:.1e}; expected finite "
+                    f"and at least {QUIETEST:g}. Default initialisation hides faults: re-initialise matrices with a "
+                    "normal of about 0.15"
+                )
+
+
+def open_subject(spec: AdapterSpec, machine: Machine, seed: int, checkpoint: Path | None) -> Subject:
+    """Build the subject on the open device, refuse it if it is silent, and warm it up. Close it when done."""
+    subject = Subject(spec, machine, seed, checkpoint)
+    try:
+        _refuse_silence(subject)
+        subject.warmup()
+    except BaseException:
+        subject.close()
+        raise
+    return subject

@@ -1,0 +1,1 @@
+"""The test module that pytest collects for `--adapter`."""

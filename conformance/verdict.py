@@ -1,0 +1,91 @@
+"""From the outcomes of cases to the verdict of a run, and to the sentence that says it. Pure functions alone."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from conformance.outcome import CaseRecord, Outcome
+
+
+class Verdict(enum.Enum):
+    """What a run proved. The value is the word that the last terminal line says."""
+
+    CONFORMANT = "CONFORMANT"
+    NOT_CONFORMANT = "NOT CONFORMANT"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+    @property
+    def exit_code(self) -> int:
+        return {Verdict.CONFORMANT: 0, Verdict.NOT_CONFORMANT: 1, Verdict.INCONCLUSIVE: 6}[self]
+
+
+def judge(outcomes: Iterable[Outcome]) -> Verdict:
+    """The verdict on one adapter. A case that does not apply neither helps nor harms."""
+    seen = frozenset(outcomes)
+    if any(outcome.breaks for outcome in seen):
+        return Verdict.NOT_CONFORMANT
+    if Outcome.PASS not in seen or any(outcome.leaves_open for outcome in seen):
+        return Verdict.INCONCLUSIVE
+    return Verdict.CONFORMANT
+
+
+def overall(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict on several adapters: the worst one, and none at all is inconclusive."""
+    seen = frozenset(verdicts)
+    for verdict in (Verdict.NOT_CONFORMANT, Verdict.INCONCLUSIVE):
+        if verdict in seen:
+            return verdict
+    return Verdict.CONFORMANT if seen else Verdict.INCONCLUSIVE
+
+
+def worse(one: CaseRecord, other: CaseRecord) -> CaseRecord:
+    """The record that counts when a case reports twice, e.g. passes and then fails to close."""
+    order = (
+        Outcome.ERROR,
+        Outcome.FAIL,
+        Outcome.BLOCKED,
+        Outcome.INCONCLUSIVE,
+        Outcome.NOT_APPLICABLE,
+        Outcome.PASS,
+    )
+    return min(one, other, key=lambda record: order.index(record.outcome))
+
+
+def sentence(adapter: str, records: Sequence[CaseRecord], *, seed: int, stopped: bool = False) -> str:
+    """`moss_tts: CONFORMANT — 44 passed, 0 failed, 1 not applicable; emulated CUDA, torch 2.13.0, seed 0`.
+
+    Holds no time and no order, so that a run in one process and a distributed one say the same.
+    """
+    verdict = judge(record.outcome for record in records)
+    if not records:
+        return f"{adapter}: {verdict.value} — no case was selected; seed {seed}"
+    planned = max(record.planned for record in records)
+    part = ""
+    if len(records) < planned:
+        part = f" in the {len(records)} of {planned} cases {'run' if stopped else 'selected'}"
+    return f"{adapter}: {verdict.value}{part} — {_counts(records)}; {_where(records)}seed {seed}"
+
+
+def overall_sentence(verdicts: Mapping[str, Verdict]) -> str:
+    """One line over several adapters, e.g. `2 adapters: NOT CONFORMANT — reference CONFORMANT, mine NOT CONFORMANT`."""
+    each = ", ".join(f"{adapter} {verdict.value}" for adapter, verdict in verdicts.items())
+    return f"{len(verdicts)} adapters: {overall(verdicts.values()).value} — {each}"
+
+
+def _counts(records: Sequence[CaseRecord]) -> str:
+    counter = Counter(record.outcome for record in records)
+    words = []
+    for outcome in Outcome:
+        count = counter[outcome]
+        if count or outcome in (Outcome.PASS, Outcome.FAIL):
+            plural = "s" if outcome is Outcome.ERROR and count != 1 else ""
+            words.append(f"{count} {outcome.value}{plural}")
+    return ", ".join(words)
+
+
+def _where(records: Sequence[CaseRecord]) -> str:
+    machines = " and ".join(sorted({record.machine for record in records if record.machine}))
+    versions = " and ".join(sorted({record.torch for record in records if record.torch}))
+    return (f"{machines}, " if machines else "") + (f"torch {versions}, " if versions else "")

@@ -1,0 +1,208 @@
+"""The model's half: what a submodule takes and returns, how it is called, and which part of its output is whose."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from runner.errors import AdapterError
+from runner.lengths import LengthContract, PerRowLengths
+
+Tensors = Mapping[str, Tensor]  # by input or output name
+Sizes = Mapping[str, int]  # by axis name
+
+
+class AxisMode(Enum):
+    """PADDED: a bucket serves every smaller size. EXACT: padding would reach real output, so sizes must be equal."""
+
+    PADDED = "padded"
+    EXACT = "exact"
+
+
+PADDED, EXACT = AxisMode.PADDED, AxisMode.EXACT
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """A tensor of `forward`, padded with `pad`; or a `host` one on the CPU, which only a length contract reads."""
+
+    name: str
+    dtype: torch.dtype
+    axes: tuple[str | int, ...]
+    pad: float = 0
+    host: bool = False
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """A tensor leaf of the result. An axis no input has is its length axis, ruled by `length` and the sizes of `of`."""
+
+    name: str
+    axes: tuple[str | int, ...]
+    length: LengthContract | None = None
+    of: str = "frames"
+
+
+class GraphAdapter:
+    """Subclass it, declare `inputs`, `outputs` and the bucket's `axes` in the order of ids, and write `forward`.
+
+    `sizes`, set in `__init__`, fixes the inputs' other named axes (`n_vq`). Override the rest only where needed.
+    """
+
+    inputs: ClassVar[tuple[InputSpec, ...]] = ()
+    outputs: ClassVar[tuple[OutputSpec, ...]] = ()
+    axes: ClassVar[Mapping[str, AxisMode]] = {}
+    sizes: Sizes
+
+    def forward(self, *tensors: Tensor) -> Any:
+        """Device inputs, in order, to a pytree of tensors in the order of `outputs`; runs eagerly and captured."""
+        raise NotImplementedError(f"{type(self).__qualname__} must define forward(self, *tensors)")
+
+    def ineligible(self, **inputs: Tensor) -> str | None:
+        """One word for why this call must run eagerly, or None. Runs on every call: must not synchronise."""
+        return None
+
+    def load(self, static: Tensors, inputs: Tensors) -> None:
+        """Copy `inputs` left-aligned into the static buffers, and reset to `pad` all that they do not cover."""
+        for spec in self.device_inputs():
+            buffer, tensor = static[spec.name], inputs[spec.name]
+            if buffer.shape != tensor.shape:
+                buffer.fill_(spec.pad)
+                buffer = buffer[tuple([slice(size) for size in tensor.shape])]
+            buffer.copy_(tensor)
+
+    def unload(self, outputs: Tensors, inputs: Tensors, actual: Sizes, bucket: Sizes) -> dict[str, Any]:
+        """Fresh clones of the caller's part of the static `outputs`, by output name; per-row lengths give a tuple."""
+        results: dict[str, Any] = {}
+        for spec in self.outputs:
+            output, contract = outputs[spec.name], spec.length
+            kept = [slice(actual.get(str(axis))) for axis in spec.axes]
+            if contract and not isinstance(contract, PerRowLengths):
+                at = self.length_positions(spec)[0]
+                kept[at] = slice(contract.trimmed(output.shape[at], actual[spec.of], bucket[spec.of]))
+            results[spec.name] = split_rows(spec, output[tuple(kept)].clone(), outputs, inputs, actual)
+        return results
+
+    def rows_of(self, result: Any, inputs: Tensors) -> Any:
+        """An eager `result` in the structure that `unload` gives: per-row lengths make an output a tuple of rows."""
+        if not any(isinstance(spec.length, PerRowLengths) for spec in self.outputs):
+            return result
+        outputs, structure = self.named_outputs(result)
+        return tree_unflatten([split_rows(s, outputs[s.name], outputs, inputs) for s in self.outputs], structure)
+
+    def device_inputs(self) -> list[InputSpec]:
+        return [spec for spec in self.inputs if not spec.host]
+
+    def fixed_sizes(self) -> Sizes:
+        """`sizes`. Raises AdapterError where it lacks an input's axis that no bucket varies."""
+        sizes: Sizes = getattr(self, "sizes", {})
+        for axis in {axis for spec in self.inputs for axis in spec.axes if type(axis) is str}.difference(
+            self.axes, sizes
+        ):
+            raise AdapterError(f"{type(self).__qualname__}: set self.sizes[{axis!r}] in __init__, or add it to `axes`")
+        return sizes
+
+    def measure(self, inputs: Mapping[str, Any], device: torch.device) -> dict[str, int] | str:
+        """The call's size of each axis, or one word for what contradicts the declaration."""
+        sizes: dict[str, int] = {}
+        fixed: Mapping[Any, Any] = getattr(self, "sizes", {})
+        for spec in self.inputs:
+            tensor = inputs[spec.name]
+            if not isinstance(tensor, Tensor):
+                return "not_a_tensor"
+            if tensor.ndim != len(spec.axes):
+                return "rank"
+            if tensor.dtype is not spec.dtype:
+                return "dtype"
+            if (tensor.device.type != "cpu") if spec.host else (tensor.device != device):
+                return "device"
+            for axis, size in zip(spec.axes, tensor.shape, strict=True):
+                if axis not in self.axes and size != fixed.get(axis, axis):
+                    return "fixed_size"
+                if size == 0:
+                    return "empty"
+                if axis in self.axes and sizes.setdefault(str(axis), size) != size:
+                    return "inconsistent_sizes"
+        return sizes
+
+    def named_outputs(self, result: Any, bucket: Sizes | None = None) -> tuple[Tensors, TreeSpec]:
+        """The leaves of `result` by output name, and its structure. Raises AdapterError unless `outputs` matches."""
+        leaves, structure = tree_flatten(result)
+        sizes: dict[Any, Any] = {**getattr(self, "sizes", {}), **(bucket or {})}
+        expected = [[sizes.get(axis, axis) for axis in spec.axes] for spec in self.outputs]
+        found = [list(leaf.shape) if isinstance(leaf, Tensor) else [] for leaf in leaves]
+        if len(found) != len(expected) or not all(map(_has_shape, found, expected)):
+            raise AdapterError(f"forward must return tensors alone, one an output: expected {expected}, found {found}")
+        return {spec.name: leaf for spec, leaf in zip(self.outputs, leaves, strict=True)}, structure
+
+    @classmethod
+    def length_positions(cls, spec: OutputSpec) -> list[int]:
+        """Where `spec` has axes whose size only a length contract can tell."""
+        known = set(cls.axes).union(*(declared.axes for declared in cls.inputs))
+        return [at for at, axis in enumerate(spec.axes) if isinstance(axis, str) and axis not in known]
+
+    @classmethod
+    def validate_declaration(cls) -> None:
+        """Raise AdapterError for a declaration that contradicts itself. Builds nothing."""
+        for problem in cls._problems():
+            raise AdapterError(f"{cls.__qualname__}: {problem}")
+
+    @classmethod
+    def _problems(cls) -> Iterator[str]:
+        fields: dict[str, Any] = {"inputs": cls.inputs, "outputs": cls.outputs, "axes": cls.axes}
+        for field, declared in fields.items():
+            if not declared or not isinstance(declared, tuple | Mapping):
+                yield f"`{field}` must declare at least one (a tuple of specs; for axes a mapping), found {declared!r}"
+        names = [spec.name for spec in cls.inputs] + [spec.name for spec in cls.outputs]
+        if len(set(names)) < len(names):
+            yield f"input and output names must be unique, found {names}"
+        for axis, mode in fields["axes"].items():
+            if not isinstance(mode, AxisMode):
+                yield f"axes[{axis!r}] must be PADDED or EXACT, found {mode!r}"
+            if not any(axis in spec.axes for spec in cls.inputs if not spec.host):
+                yield f"axis {axis!r} is declared and no device input has it: remove it, or name it in an InputSpec"
+        for spec in cls.outputs:
+            positions, where = cls.length_positions(spec), f"output {spec.name!r} {spec.axes}"
+            if spec.length is None:
+                if positions:
+                    yield f"{where}: undeclared contract: {spec.axes[positions[0]]!r} is a length axis; set `length`"
+                continue
+            if not issubclass(type(spec.length), LengthContract) or len(positions) != 1:
+                yield f"{where}: needs a LengthContract and one length axis, found {spec.length!r}, {len(positions)}"
+            if spec.of not in cls.axes:
+                yield f"{where}: of={spec.of!r} names no axis; the axes are {list(cls.axes)}"
+            if isinstance(spec.length, PerRowLengths):
+                if spec.length.lengths not in names:
+                    yield f"{where}: lengths={spec.length.lengths!r} is none of the tensors {names}"
+                if spec.axes[0] not in cls.axes or positions != [len(spec.axes) - 1]:
+                    yield f"{where}: per-row lengths need the row axis first and the length axis last"
+
+
+def _has_shape(found: list[int], expected: list[Any]) -> bool:
+    return len(found) == len(expected) and all(
+        isinstance(e, str) or e == f for e, f in zip(expected, found, strict=True)
+    )
+
+
+def split_rows(spec: OutputSpec, output: Tensor, outputs: Tensors, inputs: Tensors, actual: Sizes | None = None) -> Any:
+    """`output` [batch, ..., length] as rows, each a view cut to its own length; `output` itself under other contracts.
+
+    Rows stay whole where their lengths are on the device and its stream is capturing: no value can be read there.
+    """
+    contract = spec.length
+    if not isinstance(contract, PerRowLengths):
+        return output
+    count, captured = output.shape[0], output.shape[-1]
+    given = inputs.get(contract.lengths)
+    lengths = outputs[contract.lengths] if given is None else given
+    if lengths.is_cuda and torch.cuda.is_current_stream_capturing():
+        return tuple([output[row] for row in range(count)])
+    sizes: list[int] = lengths[:count].tolist()
+    most = actual[spec.of] if actual and given is not None else captured
+    if len(sizes) != count or max(sizes, default=0) > most:
+        raise AdapterError(f"{contract.lengths!r} must give each of {count} rows at most {most}, found {sizes}")
+    return tuple([output[row][..., : contract.trimmed(captured, size, captured)] for row, size in enumerate(sizes)])

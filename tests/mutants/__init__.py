@@ -1,0 +1,1 @@
+"""Correct subjects with one mistake each, which prove that every check can fail."""

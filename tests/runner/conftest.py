@@ -1,0 +1,21 @@
+"""Run the runner's tests on the emulation, or on a real GPU where there is one."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def cuda():
+    """CUDA, real where there is a GPU and emulated elsewhere."""
+    if torch.cuda.is_available():
+        yield torch.device("cuda", torch.cuda.current_device())
+        return
+    from conformance.emulation import emulated_cuda
+
+    with emulated_cuda():
+        yield torch.device("cuda", 0)

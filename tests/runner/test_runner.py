@@ -1,0 +1,401 @@
+"""The life of a runner: warm-up, replay, fallback with its reason, failure, close."""
+
+import gc
+import os
+import threading
+import weakref
+
+import pytest
+import torch
+from codecs_for_tests import HOP, N_VQ, CodecAdapter, CountedRowsAdapter, RowsAdapter, codes
+
+from runner import EXACT, AdapterError, GraphConfig, GraphRunner
+
+BUCKETS = [{"batch": 1, "frames": 8}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16}]
+
+
+@pytest.fixture
+def adapter(cuda):
+    return CodecAdapter(cuda)
+
+
+@pytest.fixture
+def runner(adapter, cuda):
+    return warm(adapter, cuda)
+
+
+def warm(adapter, device, buckets=BUCKETS, **options):
+    runner = GraphRunner(adapter, buckets, device=device, **options)
+    runner.warmup()
+    return runner
+
+
+def only_fallback(runner):
+    (reason,) = runner.statistics.fallbacks
+    return reason
+
+
+def fail_at(adapter, batch, make_error):
+    forward = adapter.forward
+
+    def failing(tensor):
+        if torch.cuda.is_current_stream_capturing() and tensor.shape[0] == batch:
+            make_error(tensor)
+        return forward(tensor)
+
+    adapter.forward = failing
+
+
+def raise_error(error):
+    def make(_):
+        raise error
+
+    return make
+
+
+# Replay
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4])
+@pytest.mark.parametrize("frames", [1, 5, 7, 8, 9, 16])
+def test_a_replay_equals_eager_at_every_size(runner, adapter, batch, frames):
+    tensor = codes(batch, frames)
+    with torch.no_grad():
+        expected = adapter.module(tensor)
+    forwards = adapter.forwards
+    found = runner(tensor)
+    assert found.shape == (batch, 1, frames * HOP - 2)
+    assert torch.allclose(found, expected, atol=1e-4)
+    assert adapter.forwards == forwards, "a replay runs no Python"
+
+
+def test_a_short_call_after_a_long_one_sees_no_stale_pad(adapter, cuda):
+    adapter.module.forward = lambda tensor: tensor.sum((1, 2), keepdim=True).expand(-1, 1, HOP * tensor.shape[-1] - 2)
+    runner = warm(adapter, cuda)
+    runner(codes(2, 8))
+    short = codes(1, 3)
+    assert int(runner(short)[0, 0, 0]) == int(short.sum())
+
+
+def test_results_never_share_memory_with_the_next_replay(runner):
+    first = runner(codes(1, 8, seed=1))
+    kept = first.clone()
+    second = runner(codes(1, 8, seed=2))
+    assert torch.equal(first, kept)
+    assert not torch.equal(first, second)
+
+
+def test_inputs_are_left_as_they_were(runner):
+    tensor = codes(1, 5)
+    kept = tensor.clone()
+    runner(tensor)
+    assert torch.equal(tensor, kept)
+
+
+def test_inputs_bind_by_name_and_by_position(runner):
+    assert torch.equal(runner(codes=codes(1, 8)), runner(codes(1, 8)))
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [(0, ()), (2, ()), (1, ("codes",)), (0, ("code",)), (1, ("lengths",))])
+def test_wrong_names_are_refused_and_not_counted(runner, args, kwargs):
+    with pytest.raises(AdapterError, match=r"takes the inputs \['codes'\], each once; found"):
+        runner(*[codes(1, 8)] * args, **dict.fromkeys(kwargs, codes(1, 8)))
+    assert runner.statistics.snapshot()["calls"] == 0
+
+
+def test_a_warm_up_under_inference_mode_serves_calls_outside_it(adapter, cuda):
+    with torch.inference_mode():
+        runner = warm(adapter, cuda)
+    assert torch.allclose(runner(codes(1, 5)), adapter.module(codes(1, 5)), atol=1e-4)
+    assert runner.statistics.hits_per_bucket == {"b1-f8": 1}
+
+
+def test_outputs_keep_the_structure_of_forward(cuda):
+    class Nested(CodecAdapter):
+        def forward(self, tensor):
+            return {"audio": [super().forward(tensor)]}
+
+    runner = warm(Nested(cuda), cuda)
+    assert runner(codes(1, 5))["audio"][0].shape == (1, 1, 5 * HOP - 2)
+    assert runner.statistics.hits_per_bucket == {"b1-f8": 1}
+
+
+# Per-row lengths
+
+
+@pytest.mark.parametrize("config", [GraphConfig(), GraphConfig(enabled=False)])
+def test_rows_are_cut_to_the_lengths_of_a_host_input_on_both_paths(cuda, config):
+    adapter = RowsAdapter(cuda)
+    runner = warm(adapter, cuda, config=config)
+    tensor = codes(3, 7)
+    whole = adapter.forward(tensor)
+    rows = runner(tensor, torch.tensor([7, 0, 3]))
+    assert [tuple(row.shape) for row in rows] == [(1, 7 * HOP), (1, 0), (1, 3 * HOP)]
+    assert torch.allclose(rows[2], whole[2, :, : 3 * HOP], atol=1e-4)
+    assert runner.statistics.hits_per_bucket.total() == (config.enabled is None)
+
+
+@pytest.mark.parametrize("config", [GraphConfig(), GraphConfig(enabled=False)])
+def test_a_row_longer_than_its_call_is_refused_on_both_paths(cuda, config):
+    runner = warm(RowsAdapter(cuda), cuda, config=config)
+    with pytest.raises(AdapterError):
+        runner(codes(1, 5), torch.tensor([6]))
+
+
+@pytest.mark.parametrize("config", [GraphConfig(), GraphConfig(enabled=False)])
+def test_rows_are_cut_to_lengths_that_the_module_returns(cuda, config):
+    runner = warm(CountedRowsAdapter(cuda), cuda, config=config)
+    tensor = codes(2, 6)
+    tensor[1, 0, 4:] = 0
+    found = runner(tensor)
+    assert [row.shape[-1] for row in found["wav"]] == [6 * HOP, 4 * HOP]
+    assert found["samples"].tolist() == [6 * HOP, 4 * HOP]
+
+
+def test_rows_stay_whole_where_an_outer_capture_forbids_reading_their_lengths(cuda):
+    runner = warm(CountedRowsAdapter(cuda), cuda)
+    tensor = codes(2, 6)
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        rows = runner(tensor)["wav"]
+    assert [tuple(row.shape) for row in rows] == [(1, 6 * HOP)] * 2
+    assert only_fallback(runner) == "outer_capture"
+
+
+# Fallback
+
+
+def test_calls_before_warm_up_are_eager(adapter, cuda):
+    runner = GraphRunner(adapter, BUCKETS, device=cuda)
+    runner(codes(1, 8))
+    assert only_fallback(runner) == "not_captured"
+
+
+def test_calls_during_warm_up_are_eager(adapter, cuda):
+    runner = GraphRunner(adapter, BUCKETS, device=cuda)
+    forward, seen = adapter.forward, []
+
+    def calling(tensor):
+        seen.append(runner.captured)
+        return forward(tensor)
+
+    adapter.forward = calling
+    runner.warmup()
+    assert set(seen) == {()}
+    assert len(runner.captured) == 3
+
+
+@pytest.mark.parametrize("config", [{"enabled": False}, {"enforce_eager": True}, {"cudagraph_mode": "NONE"}])
+def test_a_switch_means_no_capture_at_all(adapter, cuda, config):
+    runner = warm(adapter, cuda, config=GraphConfig(**config))
+    assert adapter.forwards == 0
+    runner(codes(1, 8))
+    assert (runner.enabled, only_fallback(runner), runner.captured) == (False, "disabled", ())
+
+
+def test_an_override_is_logged(adapter, cuda, caplog):
+    assert GraphRunner(adapter, BUCKETS, device=cuda, config=GraphConfig(enabled=True, enforce_eager=True)).enabled
+    assert "enabled=True overrides enforce_eager=True" in caplog.text
+
+
+def test_a_cpu_device_runs_eagerly_and_needs_no_cuda():
+    runner = warm(CodecAdapter("cpu"), "cpu")
+    assert runner(codes(1, 8, "cpu")).shape == (1, 1, 8 * HOP - 2)
+    assert only_fallback(runner) == "disabled"
+
+
+def test_a_call_inside_an_outer_capture_is_captured_eagerly_and_later_calls_replay(runner, adapter):
+    tensor, outer = codes(1, 8), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(outer):
+        inner = runner(tensor)
+    outer.replay()
+    assert torch.allclose(inner, adapter.module(tensor), atol=1e-4)
+    assert only_fallback(runner) == "outer_capture"
+    runner(tensor)
+    assert runner.statistics.hits_per_bucket == {"b1-f8": 1}
+
+
+def test_warm_up_inside_an_outer_capture_is_refused_with_the_cure(adapter, cuda):
+    runner = GraphRunner(adapter, BUCKETS, device=cuda)
+    with torch.cuda.graph(torch.cuda.CUDAGraph()), pytest.raises(RuntimeError, match="before the capture begins"):
+        runner.warmup()
+    runner.warmup()
+    assert len(runner.captured) == 3
+
+
+def test_a_size_that_no_bucket_holds_is_eager(runner):
+    runner(codes(1, 17))
+    assert only_fallback(runner) == "no_bucket"
+
+
+def test_an_exact_axis_is_never_padded(cuda):
+    class Exact(CodecAdapter):
+        axes = {"batch": EXACT, "frames": EXACT}  # noqa: RUF012
+
+    runner = warm(Exact(cuda), cuda)
+    runner(codes(1, 7))
+    assert only_fallback(runner) == "no_bucket"
+
+
+def test_a_contradicting_input_runs_what_eager_runs(runner):
+    assert runner(codes(1, 8).int()).shape == (1, 1, 8 * HOP - 2)
+    assert only_fallback(runner) == "ineligible:dtype"
+
+
+def test_an_adapters_own_word_is_the_reason(adapter, cuda):
+    adapter.ineligible = lambda codes: "streaming"
+    runner = warm(adapter, cuda)
+    runner(codes(1, 8))
+    assert only_fallback(runner) == "ineligible:streaming"
+
+
+def test_a_forked_child_runs_eagerly(runner, monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    runner(codes(1, 8))
+    assert only_fallback(runner) == "forked"
+
+
+# Failure
+
+
+@pytest.mark.parametrize("fault", [raise_error(RuntimeError("boom")), lambda tensor: tensor.sum().item()])
+def test_a_failed_capture_degrades_its_bucket_alone(adapter, cuda, caplog, fault):
+    fail_at(adapter, 4, fault)
+    before = torch.cuda.current_stream()
+    runner = warm(adapter, cuda)
+    assert torch.cuda.current_stream() == before
+    assert [str(bucket) for bucket in runner.captured] == ["b1-f8", "b2-f8"]
+    assert [str(bucket) for bucket in runner.failed] == ["b4-f16"]
+    assert "capture of bucket b4-f16 failed" in caplog.text
+    assert torch.allclose(runner(codes(1, 5)), adapter.module(codes(1, 5)), atol=1e-4)
+    assert torch.allclose(runner(codes(4, 9)), adapter.module(codes(4, 9)), atol=1e-4)
+    snapshot = runner.statistics.snapshot()
+    assert (snapshot["hits"], snapshot["fallbacks"]) == (1, {"capture_failed": 1})
+    assert (snapshot["graphs_captured"], snapshot["graphs_requested"]) == (2, 3)
+    assert list(snapshot["capture_failures"]) == ["b4-f16"]
+
+
+def test_a_larger_captured_bucket_serves_the_sizes_of_a_failed_one(adapter, cuda):
+    fail_at(adapter, 1, raise_error(RuntimeError("boom")))
+    runner = warm(adapter, cuda)
+    runner(codes(1, 8))
+    assert runner.statistics.hits_per_bucket == {"b2-f8": 1}
+
+
+def test_all_captures_failed_is_visible(adapter, cuda):
+    for batch in (1, 2, 4):
+        fail_at(adapter, batch, raise_error(RuntimeError("boom")))
+    runner = warm(adapter, cuda)
+    runner(codes(1, 8))
+    assert (runner.captured, only_fallback(runner)) == ((), "capture_failed")
+    assert set(runner.failed.values()) == {"RuntimeError: boom"}
+
+
+def test_running_out_of_memory_in_a_capture_leaves_only_that_bucket_eager(adapter, cuda):
+    fail_at(adapter, 4, raise_error(torch.OutOfMemoryError("CUDA out of memory")))
+    runner = warm(adapter, cuda)
+    runner(codes(4, 16))
+    assert only_fallback(runner) == "capture_failed"
+    assert [str(bucket) for bucket in runner.failed] == [
+        str(bucket) for bucket in runner.failed if bucket["batch"] == 4
+    ]
+
+
+def test_a_failed_capture_keeps_no_static_buffer(adapter, cuda):
+    seen = []
+    fail_at(adapter, 4, lambda tensor: (seen.append(weakref.ref(tensor)), tensor.sum().item()))
+    warm(adapter, cuda)
+    gc.collect()
+    assert [reference() for reference in seen] == [None]
+
+
+def test_a_shape_that_the_declaration_does_not_promise_fails_its_capture(adapter, cuda):
+    adapter.module.forward = lambda tensor: tensor.new_zeros(tensor.shape[0], 2, 9)
+    runner = warm(adapter, cuda, buckets=BUCKETS[:1])
+    assert "expected [[1, 1, 'samples']], found [[1, 2, 9]]" in next(iter(runner.failed.values()))
+
+
+@pytest.mark.parametrize("step", ["load", "unload"])
+def test_an_error_in_a_replay_propagates_and_is_counted(runner, adapter, step):
+    def broken(*_):
+        raise ValueError("broken")
+
+    setattr(adapter, step, broken)
+    with pytest.raises(ValueError, match="broken"):
+        runner(codes(1, 8))
+    snapshot = runner.statistics.snapshot()
+    assert (snapshot["calls"], snapshot["replay_errors"], snapshot["hits"], snapshot["fallbacks"]) == (1, 1, 0, {})
+
+
+def test_an_adapter_whose_sizes_are_missing_is_refused_at_construction(adapter, cuda):
+    adapter.sizes = {}
+    with pytest.raises(AdapterError, match="n_vq"):
+        GraphRunner(adapter, BUCKETS, device=cuda)
+
+
+# Warm-up, threads, close
+
+
+def test_a_second_warm_up_does_nothing(runner, adapter):
+    forwards = adapter.forwards
+    runner.warmup()
+    assert adapter.forwards == forwards == 3 * (2 + 1)
+
+
+def test_buckets_are_captured_largest_first_into_the_given_pool(adapter, cuda):
+    seen, forward = [], adapter.forward
+    adapter.forward = lambda tensor: (seen.append(tuple(tensor.shape)), forward(tensor))[1]
+    pool = torch.cuda.graph_pool_handle()
+    runner = warm(adapter, cuda, pool=pool, config=GraphConfig(warmup_iterations=1))
+    assert seen == [shape for b, f in [(4, 16), (2, 8), (1, 8)] for shape in [(b, N_VQ, f)] * 2]
+    assert {graph.pool() for graph, *_ in runner._graphs.values()} == {pool}
+
+
+def test_two_threads_never_mix_their_inputs(runner, adapter):
+    tensors = [codes(1, 5, seed=seed) for seed in range(4)]
+    expected = [adapter.module(tensor) for tensor in tensors]
+    wrong = []
+
+    def serve(position):
+        for _ in range(20):
+            if not torch.allclose(runner(tensors[position]), expected[position], atol=1e-4):
+                wrong.append(position)
+
+    threads = [threading.Thread(target=serve, args=(position,)) for position in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert runner.statistics.snapshot()["hits"] == 80
+
+
+def test_a_closed_runner_holds_nothing_and_runs_eagerly(runner, adapter):
+    static = weakref.ref(next(iter(runner._graphs.values()))[1]["codes"])
+    runner.close()
+    runner.close()
+    gc.collect()
+    assert static() is None
+    runner.warmup()
+    assert torch.allclose(runner(codes(1, 5)), adapter.module(codes(1, 5)), atol=1e-4)
+    assert (only_fallback(runner), runner.captured) == ("closed", ())
+
+
+# Statistics
+
+
+def test_the_counters_reconcile(runner):
+    for batch, frames in [(1, 5), (1, 8), (2, 7), (1, 99)]:
+        runner(codes(batch, frames))
+    snapshot = runner.statistics.snapshot()
+    assert snapshot["calls"] == 4
+    assert snapshot["hits_per_bucket"] == {"b1-f8": 2, "b2-f8": 1}
+    assert snapshot["fallbacks"] == {"no_bucket": 1}
+    assert (snapshot["padded_elements"], snapshot["computed_elements"]) == (3 + 0 + 2, 8 + 8 + 16)
+    assert snapshot["padded_share"] == 5 / 32
+    assert snapshot["capture_seconds"].keys() == snapshot["capture_bytes"].keys() == {"b1-f8", "b2-f8", "b4-f16"}
+
+
+def test_a_call_that_was_decided_before_close_runs_eagerly(runner, adapter):
+    adapter.ineligible = lambda codes: runner.close()
+    assert runner(codes(1, 5)).shape == (1, 1, 5 * HOP - 2)
+    assert only_fallback(runner) == "closed"
