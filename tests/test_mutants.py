@@ -5,21 +5,14 @@ from __future__ import annotations
 import pytest
 
 from conformance.catalogue import load_catalogue
-from conformance.outcome import CaseRecord, Outcome, record_among
+from conformance.outcome import Outcome
+from tests.inner_run import run_suite
 from tests.mutants import first
-
-
-def run_suite(pytester: pytest.Pytester, attribute: str) -> tuple[list[CaseRecord], int]:
-    """The records and exit code of `pytest --adapter=tests.mutants.first:ATTRIBUTE`, run by the real plugin."""
-    run = pytester.inline_run(f"--adapter=tests.mutants.first:{attribute}", "-p", "no:cacheprovider")
-    reports = [report for report in run.getreports("pytest_runtest_logreport") if report.when == "call"]
-    records = [record_among(report.user_properties) for report in reports]
-    return [record for record in records if record is not None], int(run.ret)
 
 
 @pytest.mark.parametrize("attribute", first.CORRECT)
 def test_a_correct_subject_fails_no_check(pytester: pytest.Pytester, attribute: str) -> None:
-    records, exit_code = run_suite(pytester, attribute)
+    records, exit_code = run_suite(pytester, f"--adapter=tests.mutants.first:{attribute}")
     assert {record.outcome for record in records} == {Outcome.PASS}
     assert {record.check[:5] for record in records} == {check.code for check in load_catalogue()}
     assert exit_code == 0
@@ -27,7 +20,7 @@ def test_a_correct_subject_fails_no_check(pytester: pytest.Pytester, attribute: 
 
 @pytest.mark.parametrize("attribute", first.MUST_FAIL)
 def test_a_mutant_fails_exactly_its_checks(pytester: pytest.Pytester, attribute: str) -> None:
-    records, exit_code = run_suite(pytester, attribute)
+    records, exit_code = run_suite(pytester, f"--adapter=tests.mutants.first:{attribute}")
     failed = {record.check[:5] for record in records if record.outcome is Outcome.FAIL}
     others = {record.outcome for record in records if record.outcome is not Outcome.FAIL}
     assert failed == first.MUST_FAIL[attribute]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from conformance.outcome import CaseRecord, Outcome, record_among
+from conformance.outcome import Outcome
 from conformance.registry import load_adapters
+from tests.inner_run import run_suite
 
 pytestmark = pytest.mark.vllm
 
@@ -20,15 +21,8 @@ def imported_once() -> None:
     importlib.import_module("vllm_omni")
 
 
-def run_suite(pytester: pytest.Pytester, *arguments: str) -> tuple[list[CaseRecord], int]:
-    run = pytester.inline_run("--adapter=moss_tts", "-p", "no:cacheprovider", *arguments)
-    reports = [report for report in run.getreports("pytest_runtest_logreport") if report.when == "call"]
-    records = [record_among(report.user_properties) for report in reports]
-    return [record for record in records if record is not None], int(run.ret)
-
-
 def test_the_real_module_passes_every_check(pytester: pytest.Pytester) -> None:
-    records, exit_code = run_suite(pytester)
+    records, exit_code = run_suite(pytester, "--adapter=moss_tts")
     assert exit_code == 0
     assert {record.outcome for record in records} == {Outcome.PASS}
     replays = [record.evidence["replays"] for record in records if "replays" in record.evidence]
@@ -47,6 +41,8 @@ def test_a_checkpoint_is_loaded_by_the_models_own_loader(pytester: pytest.Pytest
     assert all(torch.equal(tensor, weights[name]) for name, tensor in loaded.state_dict().items())
     assert (spec.sample_rate, spec.hop) == (800, 8)
 
-    records, exit_code = run_suite(pytester, f"--adapter-checkpoint={tmp_path / 'checkpoint'}", "-k", "CG201 or CG204")
+    records, exit_code = run_suite(
+        pytester, "--adapter=moss_tts", f"--adapter-checkpoint={tmp_path / 'checkpoint'}", "-k", "CG201 or CG204"
+    )
     assert exit_code == 0
     assert {record.outcome for record in records} == {Outcome.PASS}
