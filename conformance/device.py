@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 import torch
@@ -17,6 +18,13 @@ AUTO = "auto"
 CHOICES = (AUTO, CUDA, EMULATED)
 
 
+def _share_cores() -> None:
+    """Give each process of a distributed run its share of the cores: with more threads than cores, small kernels crawl."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+
+
 @contextlib.contextmanager
 def open_device(choice: str) -> Iterator[Machine]:
     """Enter the device for a run: `auto` takes a GPU where there is one. Strict numerics hold meanwhile.
@@ -26,6 +34,7 @@ def open_device(choice: str) -> Iterator[Machine]:
     if choice not in CHOICES:
         raise ValueError(f"graph device {choice!r}: expected one of {', '.join(CHOICES)}")
     available = torch.cuda.is_available()
+    _share_cores()
     if choice == EMULATED or (choice == AUTO and not available):
         with strict_numerics(), emulated_cuda():
             yield Machine(EMULATED, "emulated CUDA", torch.__version__)
