@@ -19,7 +19,7 @@ CHOICES = (AUTO, CUDA, EMULATED)
 
 
 def _share_cores() -> None:
-    """Give each process of a distributed run its share of the cores: with more threads than cores, small kernels crawl."""
+    """Give each process of a distributed run its share of the cores: with more threads, small kernels crawl."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
