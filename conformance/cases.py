@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from conformance.capabilities import Claim
 from conformance.catalogue import Case
 from conformance.spec import AdapterSpec, sizes_label
 from runner import EXACT, BucketTable
@@ -99,4 +100,10 @@ def no_padded_frames(spec: AdapterSpec) -> str | None:
 
 def no_variable_length(spec: AdapterSpec) -> str | None:
     """Why a check of rows of unequal length does not apply, if it does not."""
-    return no_rows(spec) or (None if spec.variable_length else f"{spec.name} declares variable_length = False")
+    return no_rows(spec) or unclaimed(spec, "variable_length")
+
+
+def unclaimed(spec: AdapterSpec, capability: str) -> str | None:
+    """Why a check of a capability does not apply: it is not claimed, with the spec's own reason."""
+    claim: Claim = getattr(spec.capabilities, capability)
+    return None if claim.supported else f"{capability} is {claim.support.value}: {claim.reason}"

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from conformance.capabilities import Capabilities, validate_capabilities
 from conformance.errors import SpecError
 
 if TYPE_CHECKING:
     import torch
 
-    from runner import GraphAdapter, GraphRunner
+    from runner import GraphAdapter, GraphConfig, GraphRunner
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,9 @@ class AdapterSpec:
 
     `buckets` are the capture shapes, e.g. `{"batch": 1, "frames": 8}`, one size for each axis of the adapter.
     `hop` is the number of output samples that one input frame stands for; failures are located in frames with it.
-    `variable_length` says whether rows of unequal length may share a batch, the shorter ones padded by the caller.
+    `capabilities` is its spec sheet: every claim is given, and every claim is checked.
+    `trace` are the axis sizes of typical calls in serving, of which at least `min_hit_rate` must replay.
+    `left_context` is how many frames before a chunk its samples depend on; a spec that claims streaming gives it.
     """
 
     name: ClassVar[str]
@@ -40,7 +43,10 @@ class AdapterSpec:
     buckets: ClassVar[tuple[Mapping[str, int], ...]]
     sample_rate: int  # Hz
     hop: int
-    variable_length: ClassVar[bool]
+    capabilities: ClassVar[Capabilities]
+    trace: ClassVar[tuple[Mapping[str, int], ...]] = ()
+    min_hit_rate: ClassVar[float] = 1.0
+    left_context: ClassVar[int] = 0
     requires: ClassVar[tuple[Requirement, ...]] = ()
     loads_checkpoints: ClassVar[bool] = False
 
@@ -57,18 +63,28 @@ class AdapterSpec:
         """Inputs by name on the host, drawn from `generator`, for axis sizes such as `{"batch": 2, "frames": 5}`."""
         raise NotImplementedError
 
-    def make_runner(self, adapter: GraphAdapter, device: torch.device) -> GraphRunner:
+    def make_runner(
+        self, adapter: GraphAdapter, device: torch.device, config: GraphConfig | None = None, pool: Any = None
+    ) -> GraphRunner:
         """The runner under test. The reference runner unless an author brings another with the same protocol."""
         from runner import GraphRunner
 
-        return GraphRunner(adapter, self.buckets, device=device)
+        return GraphRunner(adapter, self.buckets, device=device, config=config, pool=pool)
+
+    def module(self, adapter: GraphAdapter) -> torch.nn.Module:
+        """The module behind `adapter`, whose parameters, buffers and attributes the kit watches."""
+        module: torch.nn.Module = adapter.module  # type: ignore[attr-defined]
+        return module
 
     def validate(self) -> None:
         """Raise :class:`SpecError` for a declaration that no run could make sense of. Builds nothing."""
         where = f"{type(self).__module__}.{type(self).__qualname__}"
-        for field in ("name", "adapter", "buckets", "sample_rate", "hop", "variable_length"):
+        for field in ("name", "adapter", "buckets", "sample_rate", "hop", "capabilities"):
             if getattr(self, field, None) is None:
                 raise SpecError(f"{where} declares no `{field}`; a spec must set it as a class attribute")
+        validate_capabilities(self.capabilities, f"adapter {self.name!r} ({where})")
+        if not 0.0 <= self.min_hit_rate <= 1.0:
+            raise SpecError(f"adapter {self.name!r}: min_hit_rate must lie in 0..1, found {self.min_hit_rate!r}")
         from runner import AdapterError, BucketTable
 
         try:

@@ -7,8 +7,9 @@ and replays be observed.
 from __future__ import annotations
 
 import contextlib
+import copy
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from conformance.errors import ConformanceError
 from conformance.noise import Noise, measure_noise
 from conformance.observe import Observer, Seen
 from conformance.spec import AdapterSpec
-from runner import Bucket, BucketTable, GraphAdapter, OutputSpec, PerRowLengths
+from runner import Bucket, BucketTable, GraphAdapter, GraphConfig, OutputSpec, PerRowLengths
 
 Inputs = dict[str, torch.Tensor]
 Rows = list[torch.Tensor]
@@ -144,6 +145,23 @@ class Subject:
         """The subject's own statistics, where it keeps any."""
         statistics = getattr(self._runner, "statistics", None)
         return statistics.snapshot() if statistics is not None else None
+
+    @property
+    def module(self) -> torch.nn.Module:
+        """The module itself, to watch its parameters, buffers and attributes."""
+        return self.spec.module(self.adapter)
+
+    @contextlib.contextmanager
+    def sibling(self, config: GraphConfig | None = None, pool: Any = None, *, warm: bool = True) -> Iterator[Subject]:
+        """A second runner around the same module, with its own configuration or pool; closed on exit."""
+        other = copy.copy(self)
+        other._runner = self.spec.make_runner(self.adapter, self.device, config, pool)
+        try:
+            if warm:
+                other.warmup()
+            yield other
+        finally:
+            other._runner.close()
 
     def observe(self) -> contextlib.AbstractContextManager[Seen]:
         return self._observer.watch()

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from conformance.capabilities import Capabilities, supported, unsupported
 from conformance.spec import AdapterSpec, Requirement
 from runner import GraphAdapter
 
@@ -96,7 +97,17 @@ class MossTTSSpec(AdapterSpec):
     )
     sample_rate = 800
     hop = HOP
-    variable_length = True
+    capabilities = Capabilities(
+        variable_length=supported(),
+        streaming=unsupported("attention looks back over 10 s: a chunk with less left context is another signal"),
+        randomness=unsupported("the decoder draws nothing"),
+        state=unsupported("the decoder keeps nothing between calls"),
+        low_precision=unsupported("the quantizer computes in float32 whatever the weights are"),
+        autocast=supported(),
+        zero_length=unsupported("a request has at least one frame"),
+        threads=supported(),
+    )
+    trace = ({"batch": 1, "frames": 4}, {"batch": 1, "frames": 7}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16})
     requires = (VLLM_OMNI,)
     loads_checkpoints = True
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from conformance.capabilities import Capabilities, supported, unsupported
 from conformance.spec import AdapterSpec
 from runner import GraphAdapter
 
@@ -28,7 +29,18 @@ class ReferenceSpec(AdapterSpec):
     )
     sample_rate = 16_000
     hop = HOP
-    variable_length = True
+    capabilities = Capabilities(
+        variable_length=supported(),
+        streaming=supported(),
+        randomness=unsupported("the decoder draws nothing"),
+        state=unsupported("the decoder keeps nothing between calls"),
+        low_precision=supported(),
+        autocast=supported(),
+        zero_length=unsupported("a request has at least one frame"),
+        threads=supported(),
+    )
+    trace = ({"batch": 1, "frames": 4}, {"batch": 1, "frames": 7}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16})
+    left_context = 4
 
     def build(self, device: torch.device, checkpoint: Path | None) -> ReferenceAdapter:
         return ReferenceAdapter(CausalCodec().eval().to(device))
