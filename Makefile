@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 # CPU build of torch, torchvision fails to import, and vllm with it.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python -e '.[vllm,dev]'
 
-.PHONY: conformance test lint format setup clean
+.PHONY: conformance test lint format docs selftest setup clean
 
 conformance: setup
 	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
@@ -44,3 +44,9 @@ $(INSTALLED): pyproject.toml
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+docs: setup
+	$(BIN)/audiograph checks --markdown > docs/checks.md
+
+selftest: setup
+	$(BIN)/python -m tests.selftest

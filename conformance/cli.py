@@ -1,19 +1,23 @@
-"""The `audiograph` command: what can be tested here. Testing itself is pytest's."""
+"""The `audiograph` command: the catalogue and the adapters, to read, to plan, to run without pytest, to begin anew."""
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib.metadata
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from conformance.errors import ConformanceError
-from conformance.registry import KnownAdapter, known_adapters
+from conformance.registry import KnownAdapter, known_adapters, load_adapters
 
 USAGE_ERROR = 4
 """As pytest's: one exit code for bad input, whichever command it was given to."""
 
 _WIDEST = 72  # characters of a column: the reason why an adapter does not load may be long
+_KNOWN_FOR = datetime.timedelta(days=90)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -23,13 +27,144 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = _Parser(prog="audiograph", description="Conformance of inner CUDA graphs. Run: pytest --adapter=NAME")
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.run_command
+    try:
+        return command(options)
+    except ConformanceError as error:
+        print(f"ERROR: {' '.join(str(error).split())}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="audiograph", description="Conformance of inner CUDA graphs. In CI: pytest --adapter=NAME")
     parser.add_argument("--version", action="version", version=f"audiograph {importlib.metadata.version('audiograph')}")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="the adapters known here: name, what it is, where it comes from")
-    parser.parse_args(arguments)
+
+    def add(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=help)
+        command.set_defaults(run_command=run)
+        return command
+
+    add("list", _list, "the adapters known here: name, what it is, where it comes from")
+    add("checks", _checks, "the checks: code, level, promise").add_argument(
+        "--markdown", action="store_true", help="all of their documentation, as docs/checks.md"
+    )
+    add("explain", _explain, "one check: contract, why it matters, how it is checked, what to do").add_argument("code")
+    new = add("new", _new, "write an adapter folder that runs once two places are filled in")
+    new.add_argument("name")
+    new.add_argument("--into", type=Path, default=Path("adapters"), help="parent folder (default: adapters)")
+    for name, run, help in (
+        ("plan", _plan, "what would run for an adapter, what not, and why"),
+        ("run", _run, "run every check without pytest; same verdicts, same exit codes"),
+        ("expect", _expect, "run, and write the failures to expectations.toml, each with a reason to fill in"),
+    ):
+        command = add(name, run, help)
+        command.add_argument("--adapter", action="append", required=True, metavar="ADAPTER")
+        command.add_argument("--graph-device", choices=("auto", "cuda", "emulated"), default="auto")
+        command.add_argument("--conformance-seed", type=int, default=0, metavar="N")
+    return parser
+
+
+def _list(_: argparse.Namespace) -> int:
     for line in describe_known(known_adapters()):
         print(line)
+    return 0
+
+
+def _checks(options: argparse.Namespace) -> int:
+    from conformance.catalogue import load_catalogue
+    from conformance.handbook import markdown
+
+    checks = load_catalogue()
+    if options.markdown:
+        print(markdown(checks), end="")
+    else:
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            print(f"{check.name:<{width}}  {check.level.value:<11}  {check.title}")
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from conformance.catalogue import load_catalogue
+    from conformance.handbook import find_check, page
+
+    print(page(find_check(options.code, load_catalogue())), end="")
+    return 0
+
+
+def _new(options: argparse.Namespace) -> int:
+    from conformance.scaffold import write_adapter
+
+    for path in write_adapter(options.name, options.into):
+        print(path)
+    print(f"fill in the two places marked FILL IN, then: pytest --adapter={options.into / options.name / 'spec.py'}")
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from conformance.catalogue import Blocked, NotApplicable, decide, load_catalogue
+    from conformance.device import open_device
+
+    adapters = load_adapters(options.adapter)
+    with open_device(options.graph_device) as machine:
+        for adapter in adapters:
+            print(f"{adapter.spec.name} on {machine.name}")
+            for check in load_catalogue():
+                decision = decide(check, adapter.spec, machine)
+                if isinstance(decision, NotApplicable):
+                    what = f"not applicable: {decision.reason}"
+                elif isinstance(decision, Blocked):
+                    what = f"blocked: {decision.reason}"
+                else:
+                    what = f"{len(list(check.cases(adapter.spec)))} cases"
+                print(f"  {check.name:<32} {what}")
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from conformance.report.terminal import failure_text, repeat_command
+    from conformance.unattended import run_unattended
+    from conformance.verdict import judge, overall, overall_sentence, sentence
+
+    kit, records = run_unattended(options.adapter, options.graph_device, options.conformance_seed)
+    verdicts = {}
+    told: set[tuple[str, str]] = set()
+    for case in kit.cases:
+        record = records[case.id]
+        if record.outcome.breaks and (record.adapter, record.message) not in told:
+            told.add((record.adapter, record.message))  # a subject that cannot be built says why once
+            print(failure_text(record, repeat_command(kit, case)))
+    for adapter in kit.adapters:
+        own = [record for record in records.values() if record.adapter == adapter.spec.name]
+        verdicts[adapter.spec.name] = judge(record.outcome for record in own)
+        print(sentence(adapter.spec.name, own, seed=options.conformance_seed))
+    if len(verdicts) > 1:
+        print(overall_sentence(verdicts))
+    return overall(verdicts.values()).exit_code
+
+
+def _expect(options: argparse.Namespace) -> int:
+    from conformance.expectations import expectations_file, to_toml
+    from conformance.outcome import Outcome
+    from conformance.unattended import run_unattended
+
+    kit, records = run_unattended(options.adapter, options.graph_device, options.conformance_seed)
+    for adapter in kit.adapters:
+        failures = [
+            (case.check.code, case.case.id)
+            for case in kit.cases
+            if case.adapter is adapter and records[case.id].outcome is Outcome.FAIL
+        ]
+        path = expectations_file(adapter.spec)
+        if failures:
+            with path.open("a", encoding="utf-8") as file:
+                before = "\n" if file.tell() else ""
+                file.write(before + to_toml(failures, datetime.date.today() + _KNOWN_FOR))
+        counts = Counter(code for code, _ in failures)
+        told = ", ".join(f"{code} ({count})" for code, count in sorted(counts.items())) or "no new failure"
+        print(f"{adapter.spec.name}: {told}{f' written to {path}; give each a reason' if failures else ''}")
     return 0
 
 

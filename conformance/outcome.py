@@ -21,6 +21,8 @@ class Outcome(enum.Enum):
     PASS = "passed"
     FAIL = "failed"
     ERROR = "error"
+    XFAIL = "known failure"
+    XPASS = "known failure passed"
     NOT_APPLICABLE = "not applicable"
     BLOCKED = "blocked"
     INCONCLUSIVE = "inconclusive"
@@ -28,7 +30,7 @@ class Outcome(enum.Enum):
     @property
     def breaks(self) -> bool:
         """Whether one such case makes the adapter not conformant."""
-        return self in (Outcome.FAIL, Outcome.ERROR)
+        return self in (Outcome.FAIL, Outcome.ERROR, Outcome.XFAIL, Outcome.XPASS)
 
     @property
     def leaves_open(self) -> bool:

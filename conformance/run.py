@@ -45,9 +45,11 @@ class ConformanceRun:
                 graph_device=config.getoption("conformance_device"),
                 seed=config.getoption("conformance_seed"),
                 checkpoint=_checkpoint(config.getoption("conformance_checkpoint"), adapters),
+                allow_known=config.getoption("conformance_allow_known"),
             )
             kit = KitSession(options, adapters)
             assert kit.cases  # listed now: a spec that no check can read is a usage error too
+            assert kit.expectations is not None  # read now: a file that cannot be trusted stops the run
         except ConformanceError as error:
             raise pytest.UsageError(" ".join(str(error).split())) from error
         _refuse_shadowed_fixtures(config)
@@ -107,7 +109,7 @@ class ConformanceRun:
             del report.wasxfail
         if record.outcome is Outcome.PASS:
             report.outcome, report.longrepr = "passed", None
-        elif record.outcome.breaks:
+        elif record.outcome.breaks and record.outcome is not Outcome.XFAIL:
             traceback = ""
             if record.outcome is Outcome.ERROR and record.message not in self._explained:
                 self._explained.add(record.message)  # a subject that cannot be built says why once, not for each case

@@ -12,6 +12,7 @@ It decides nothing about verdicts and prints nothing.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import importlib
 import re
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ from conformance.catalogue import (
     load_catalogue,
 )
 from conformance.errors import ConformanceError, SpecError
+from conformance.expectations import Expectation, expectations_file, load_expectations
 from conformance.outcome import CaseRecord, Outcome, case_id
 from conformance.registry import LoadedAdapter
 
@@ -49,6 +51,7 @@ class Options:
     graph_device: str = "auto"
     seed: int = 0
     checkpoint: Path | None = None
+    allow_known: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,23 @@ class KitSession:
             raise ConformanceError("the catalogue has no case for the adapters given; nothing would be tested")
         return tuple(cases)
 
+    @cached_property
+    def expectations(self) -> Mapping[str, tuple[Expectation, ...]]:
+        """Known failures by adapter name, each entry about one of this run's cases."""
+        today = datetime.date.today()
+        return {
+            adapter.spec.name: load_expectations(
+                expectations_file(adapter.spec),
+                [(case.check.code, case.case.id) for case in self.cases if case.adapter is adapter],
+                today,
+            )
+            for adapter in self.adapters
+        }
+
+    def _known(self, case: SuiteCase) -> Expectation | None:
+        entries = self.expectations[case.adapter.spec.name]
+        return next((entry for entry in entries if entry.covers(case.check.code, case.case.id)), None)
+
     def planned(self, adapter: LoadedAdapter) -> int:
         return sum(case.adapter is adapter for case in self.cases)
 
@@ -140,6 +160,11 @@ class KitSession:
         try:
             self.records[case.id] = record = self._run(case)
         except CheckFailed as failed:
+            known = self._known(case)
+            if known is not None and failed.code == known.code:
+                message = f"{known.reason} ({known.issue}, until {known.expires}): {failed.found}"
+                self.records[case.id] = record = self.record(case, Outcome.XFAIL, message, evidence=failed.evidence)
+                return record
             self.records[case.id] = self.record(
                 case,
                 Outcome.FAIL,
@@ -168,6 +193,11 @@ class KitSession:
             return self.record(case, Outcome.INCONCLUSIVE, str(open_question))
         if not isinstance(evidence, Mapping):
             raise TypeError(f"{case.check.name} returned {type(evidence).__name__}; a check returns its evidence")
+        known = self._known(case)
+        if known is not None:
+            where = f"{expectations_file(case.adapter.spec)}:{known.line}"
+            message = f"it passes, and is declared a known failure in {where}: delete that entry"
+            return self.record(case, Outcome.XPASS, message, evidence=evidence)
         return self.record(case, Outcome.PASS, evidence=evidence)
 
     def _open_machine(self) -> Machine:

@@ -45,6 +45,8 @@ def worse(one: CaseRecord, other: CaseRecord) -> CaseRecord:
     order = (
         Outcome.ERROR,
         Outcome.FAIL,
+        Outcome.XPASS,
+        Outcome.XFAIL,
         Outcome.BLOCKED,
         Outcome.INCONCLUSIVE,
         Outcome.NOT_APPLICABLE,
@@ -80,9 +82,20 @@ def _counts(records: Sequence[CaseRecord]) -> str:
     for outcome in Outcome:
         count = counter[outcome]
         if count or outcome in (Outcome.PASS, Outcome.FAIL):
-            plural = "s" if outcome is Outcome.ERROR and count != 1 else ""
-            words.append(f"{count} {outcome.value}{plural}")
+            words.append(f"{count} {_plural(outcome) if count != 1 else outcome.value}")
     return ", ".join(words)
+
+
+def _plural(outcome: Outcome) -> str:
+    return {Outcome.ERROR: "errors", Outcome.XFAIL: "known failures", Outcome.XPASS: "known failures passed"}.get(
+        outcome, outcome.value
+    )
+
+
+def only_known(outcomes: Iterable[Outcome]) -> bool:
+    """Whether all that keeps an adapter from conformance is declared in its expectations."""
+    breaking = {outcome for outcome in outcomes if outcome.breaks}
+    return breaking == {Outcome.XFAIL}
 
 
 def _where(records: Sequence[CaseRecord]) -> str:

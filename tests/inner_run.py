@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch  # noqa: F401 - pytester forgets what an inner run imported, and torch cannot be imported twice
 
 from conformance.outcome import CaseRecord, record_among
 

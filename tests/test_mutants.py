@@ -1,4 +1,4 @@
-"""Every check can fail, and fails where it must: a mutant breaks what it was made to break, a correct subject nothing."""
+"""Every check can fail, and fails where it must: a mutant breaks what it was made to, a correct subject nothing."""
 
 from __future__ import annotations
 

@@ -1,0 +1,58 @@
+"""The catalogue as text: one line a check, one page a check, and all of them as docs/checks.md."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Sequence
+
+from conformance.catalogue import Check
+from conformance.errors import ConformanceError
+
+FAMILIES = {
+    "CG0": "Manifest and life cycle",
+    "CG1": "Capture",
+    "CG2": "Parity with eager",
+    "CG3": "Aliasing, addresses, state",
+    "CG4": "Fallback, policy, bad input",
+    "CG5": "Memory",
+    "CG6": "Threads and streams",
+    "CG7": "Truthful statistics",
+    "CG8": "Speed",
+    "CG9": "Snapshots",
+}
+
+
+def find_check(code: str, checks: Sequence[Check]) -> Check:
+    """The check of that code, in any case. Raises with the nearest codes."""
+    by_code = {check.code: check for check in checks}
+    found = by_code.get(code.upper())
+    if found is None:
+        near = difflib.get_close_matches(code.upper(), by_code, n=3) or sorted(by_code)
+        raise ConformanceError(f"no check {code!r}; did you mean {', '.join(near)}?")
+    return found
+
+
+def page(check: Check) -> str:
+    """One check: its promise, its level, and the four parts of its documentation."""
+    return f"{check.name}: {check.title}\nlevel: {check.level.value}\n\n{inspect.cleandoc(check.documentation)}\n"
+
+
+def markdown(checks: Sequence[Check]) -> str:
+    """docs/checks.md."""
+    lines = [
+        "# The checks",
+        "",
+        "Written by `make docs` from the docstrings of the checks; `make test` fails when it is stale.",
+        "",
+        "| code | promise | level |",
+        "|---|---|---|",
+        *(f"| [{check.name}](#{check.name.lower()}) | {check.title} | {check.level.value} |" for check in checks),
+    ]
+    family = ""
+    for check in checks:
+        if check.code[:3] != family:
+            family = check.code[:3]
+            lines += ["", f"## {family}: {FAMILIES[family]}"]
+        lines += ["", f"### {check.name}", "", f"*{check.title}*", "", inspect.cleandoc(check.documentation)]
+    return "\n".join(lines) + "\n"
