@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from conformance.capabilities import Claim
+from conformance.capabilities import Claim, Support
 from conformance.catalogue import Case
 from conformance.spec import AdapterSpec, sizes_label
-from runner import EXACT, BucketTable
+from runner import EXACT, BucketTable, PerRowLengths
 
 Sizes = dict[str, int]
 ROWS = "batch"
@@ -107,3 +107,16 @@ def unclaimed(spec: AdapterSpec, capability: str) -> str | None:
     """Why a check of a capability does not apply: it is not claimed, with the spec's own reason."""
     claim: Claim = getattr(spec.capabilities, capability)
     return None if claim.supported else f"{capability} is {claim.support.value}: {claim.reason}"
+
+
+def planned(spec: AdapterSpec, capability: str) -> str | None:
+    """Why neither a check of a capability nor its twin applies: it is planned, with the spec's issue."""
+    claim: Claim = getattr(spec.capabilities, capability)
+    return f"{capability} is planned: {claim.reason}" if claim.support is Support.NOT_IMPLEMENTED else None
+
+
+def trims_rows(spec: AdapterSpec) -> bool:
+    """Whether an output comes as rows of their own lengths, which the caller gives."""
+    given = {declared.name for declared in spec.adapter.inputs}
+    contracts = [output.length for output in spec.adapter.outputs]
+    return any(isinstance(contract, PerRowLengths) and contract.lengths in given for contract in contracts)

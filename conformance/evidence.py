@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from conformance.catalogue import CheckFailed
 from conformance.observe import Seen
 from conformance.subject import Inputs, Outputs, Subject
@@ -44,6 +47,21 @@ def graphed_call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, 
             evidence={"captures": seen.captures, "replays": seen.replays},
         )
     return found, seen
+
+
+@contextlib.contextmanager
+def located(where: str) -> Iterator[None]:
+    """Say `where` among many calls of one case a failure was: `b1-f5: row 0 of 'wav' is wrong ...`."""
+    try:
+        yield
+    except CheckFailed as failed:
+        raise CheckFailed(
+            failed.code,
+            f"{where}: {failed.found}",
+            likely=failed.likely,
+            cure=failed.cure,
+            evidence={**failed.evidence, "at": where},
+        ) from failed
 
 
 def _why_eager(subject: Subject) -> str:

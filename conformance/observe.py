@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 
-@dataclass
+@dataclass(eq=False)
 class Seen:
     """What happened at `torch.cuda.CUDAGraph` while it was watched. Only calls that succeeded count."""
 
     captures: int = 0
     replays: int = 0
+    replayed: list[int] = field(default_factory=list)
+    """Which graph objects replayed, by identity and in order."""
 
 
 class Observer:
@@ -43,6 +45,8 @@ class Observer:
             result = original(graph, *args, **kwargs)
             for seen in watching:
                 setattr(seen, counter, getattr(seen, counter) + 1)
+                if counter == "replays":
+                    seen.replayed.append(id(graph))
             return result
 
         self._originals.append((owner, method, vars(owner)[method]))

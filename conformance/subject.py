@@ -21,7 +21,7 @@ from conformance.errors import ConformanceError
 from conformance.noise import Noise, measure_noise
 from conformance.observe import Observer, Seen
 from conformance.spec import AdapterSpec
-from runner import Bucket, BucketTable, GraphAdapter, GraphConfig, OutputSpec, PerRowLengths
+from runner import Bucket, BucketTable, GraphAdapter, GraphConfig, GraphRunner, OutputSpec, PerRowLengths
 
 Inputs = dict[str, torch.Tensor]
 Rows = list[torch.Tensor]
@@ -41,15 +41,42 @@ class Subject:
         self.spec = spec
         self.machine = machine
         self.seed = seed
+        self.checkpoint = checkpoint
         self.device = torch.device("cuda", 0)
         torch.manual_seed(seed)
         self.adapter: GraphAdapter = spec.build(self.device, checkpoint)
         self.table = BucketTable(spec.buckets, self.adapter.axes)
+        self._start = [(buffer, buffer.clone()) for buffer in self.module.buffers()] if self._keeps_state else []
         self._runner = spec.make_runner(self.adapter, self.device)
         self._noise: Noise | None = None
         self._structure: TreeSpec | None = None
         self._observer = Observer()
         self._observer.install()
+
+    @property
+    def _keeps_state(self) -> bool:
+        return self.spec.capabilities.state.supported
+
+    def rebuild(self, adapter: GraphAdapter) -> None:
+        """Stand on another adapter of the same spec and a runner of its own, with nothing measured yet."""
+        self.adapter = adapter
+        self._start = [(buffer, buffer.clone()) for buffer in self.module.buffers()] if self._keeps_state else []
+        self._runner = self.spec.make_runner(adapter, self.device)
+        self._noise, self._structure = None, None
+
+    def measured(self, noise: Noise) -> None:
+        """Compare with `noise` from now on."""
+        self._noise = noise
+
+    def fresh_start(self) -> None:
+        """Put back the state and the seed that every call starts from, where the subject claims to have either.
+
+        Inside a capture only the state is put back, which the graph repeats: CUDA takes no seed there.
+        """
+        for buffer, start in self._start:
+            buffer.copy_(start)
+        if self.spec.capabilities.randomness.supported and not torch.cuda.is_current_stream_capturing():
+            torch.manual_seed(self.seed)
 
     @property
     def row_axis(self) -> str | None:
@@ -77,8 +104,21 @@ class Subject:
         """The graphed call, as the caller would have it."""
         if self._structure is None:
             self.eager(inputs)
+        self.fresh_start()
+        return self.proceed(inputs)
+
+    def raw(self, inputs: Inputs) -> Any:
+        """The runner's own result, in its own structure, from the state that the last call left."""
+        return self._runner(**inputs)
+
+    def proceed(self, inputs: Inputs) -> Outputs:
+        """The graphed call from the state that the last call left, in a subject that has been called eagerly."""
+        return self.named(self._runner(**inputs))
+
+    def named(self, result: Any) -> Outputs:
+        """A graphed call's raw `result` as rows by output name, once the subject has been called eagerly."""
         assert self._structure is not None
-        values = self._structure.flatten_up_to(self._runner(**inputs))
+        values = self._structure.flatten_up_to(result)
         return {
             spec.name: list(value) if isinstance(value, tuple) else self._rows(spec, value)
             for spec, value in zip(self.adapter.outputs, values, strict=True)
@@ -86,6 +126,11 @@ class Subject:
 
     def eager(self, inputs: Inputs) -> Outputs:
         """The module on `inputs` as they are, with no bucket, padding or trimming: the truth to compare with."""
+        self.fresh_start()
+        return self.eager_proceed(inputs)
+
+    def eager_proceed(self, inputs: Inputs) -> Outputs:
+        """The module on `inputs`, from the state that the last call left."""
         with torch.no_grad():
             result = self.adapter.forward(*(inputs[spec.name] for spec in self.adapter.device_inputs()))
         named, self._structure = self.adapter.named_outputs(result)
@@ -147,15 +192,31 @@ class Subject:
         return statistics.snapshot() if statistics is not None else None
 
     @property
+    def runner(self) -> GraphRunner:
+        """The runner itself, for what only its memory can show."""
+        return self._runner
+
+    @property
     def module(self) -> torch.nn.Module:
         """The module itself, to watch its parameters, buffers and attributes."""
         return self.spec.module(self.adapter)
 
     @contextlib.contextmanager
-    def sibling(self, config: GraphConfig | None = None, pool: Any = None, *, warm: bool = True) -> Iterator[Subject]:
-        """A second runner around the same module, with its own configuration or pool; closed on exit."""
+    def sibling(
+        self,
+        config: GraphConfig | None = None,
+        pool: Any = None,
+        *,
+        warm: bool = True,
+        buckets: Sequence[Mapping[str, int]] | None = None,
+    ) -> Iterator[Subject]:
+        """A second runner around the same module, with its own configuration, pool or buckets; closed on exit."""
         other = copy.copy(self)
-        other._runner = self.spec.make_runner(self.adapter, self.device, config, pool)
+        if buckets is not None:
+            other.spec = copy.copy(self.spec)
+            other.spec.buckets = tuple(buckets)  # type: ignore[misc]
+            other.table = BucketTable(buckets, self.adapter.axes)
+        other._runner = other.spec.make_runner(self.adapter, self.device, config, pool)
         try:
             if warm:
                 other.warmup()
@@ -165,6 +226,17 @@ class Subject:
 
     def observe(self) -> contextlib.AbstractContextManager[Seen]:
         return self._observer.watch()
+
+    def raw_eager(self, inputs: Inputs) -> Any:
+        """What eager gives, in the structure that the caller gets."""
+        self.fresh_start()
+        with torch.no_grad():
+            result = self.adapter.forward(*(inputs[spec.name] for spec in self.adapter.device_inputs()))
+            return self.adapter.rows_of(result, inputs)
+
+    def close_runner(self) -> None:
+        """Close the runner alone, as a server does; the subject still answers, eagerly, and is still observed."""
+        self._runner.close()
 
     def close(self) -> None:
         self._runner.close()

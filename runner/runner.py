@@ -59,7 +59,8 @@ class GraphRunner:
             return
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError("warmup() was called inside a CUDA graph capture: call it before the capture begins")
-        with self._lock, torch.no_grad(), torch.cuda.device(self._device):
+        plain = torch.autocast("cuda", enabled=False)
+        with self._lock, torch.no_grad(), plain, torch.cuda.device(self._device):
             if self._warm or self._closed:
                 return
             self._device = torch.empty(0, device=self._device).device
@@ -143,6 +144,8 @@ class GraphRunner:
             return Fallback(FallbackReason.OUTER_CAPTURE)
         if not self._warm:
             return Fallback(FallbackReason.NOT_CAPTURED)
+        if torch.is_autocast_enabled("cuda"):  # captured without: a replay would compute in another precision
+            return Fallback(FallbackReason.INELIGIBLE, "autocast")
         sizes = self._adapter.measure(inputs, self._device)
         word = sizes if isinstance(sizes, str) else self._adapter.ineligible(**inputs)
         if isinstance(sizes, str) or word:

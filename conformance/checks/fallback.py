@@ -78,6 +78,7 @@ def active_outer_capture(subject: Subject, sizes: Sizes) -> Evidence:
     with outer_capture(subject, "CG402", inputs) as outer:
         for name, tensor in inputs.items():
             tensor.copy_(fresh[name])
+        subject.fresh_start()
         outer.graph.replay()
         advice = Advice(
             "the outer graph holds only part of the module's work, or reads other memory than the caller's  (class F)",

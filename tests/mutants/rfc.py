@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from unittest import mock
 
 import torch
 
-from runner import CapturedMinusPadding, Custom, GraphRunner, OutputSpec
+from runner import CapturedMinusPadding, Custom, Fallback, FallbackReason, GraphRunner, OutputSpec
 from tests.mutants.base import (
     HOP,
     Mutant,
@@ -78,9 +77,13 @@ class _CutsToLargestBucket(GraphRunner):
 
 
 class _Unguarded(GraphRunner):
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with mock.patch.object(torch.cuda, "is_current_stream_capturing", return_value=False):
-            return super().__call__(*args, **kwargs)
+    def _decide(self, inputs: dict[str, Any]) -> Any:
+        decision = super()._decide(inputs)
+        if isinstance(decision, Fallback) and decision.reason is FallbackReason.OUTER_CAPTURE and self._available:
+            sizes: Any = self._adapter.measure(inputs, self._device)
+            bucket = self._available.lookup(sizes)
+            return (bucket, sizes) if bucket else decision
+        return decision
 
 
 class TrimsToLongestRow(RaggedAdapter):
@@ -113,12 +116,15 @@ replays_in_outer_capture = with_runner(
 MUTANTS = tuple(
     Mutant(spec, frozenset(codes))
     for spec, codes in (
-        (loses_last_frame, {"CG201"}),
-        (keeps_padded_rows, {"CG202"}),
-        (trims_nominally, {"CG203"}),
-        (trims_to_longest_row, {"CG204"}),
-        (returns_static_output, {"CG301"}),
-        (cuts_to_largest_bucket, {"CG401"}),
-        (replays_in_outer_capture, {"CG402"}),
+        (
+            loses_last_frame,
+            {"CG104", "CG201", "CG205", "CG206", "CG207", "CG210", "CG214", "CG305", "CG308", "CG601", "CG602"},
+        ),
+        (keeps_padded_rows, {"CG104", "CG202", "CG205", "CG308"}),
+        (trims_nominally, {"CG001", "CG104", "CG203", "CG205", "CG206", "CG207", "CG210", "CG214", "CG305", "CG308"}),
+        (trims_to_longest_row, {"CG204", "CG213"}),
+        (returns_static_output, {"CG209", "CG301", "CG302", "CG308", "CG601", "CG602", "CG603"}),
+        (cuts_to_largest_bucket, {"CG308", "CG401", "CG404", "CG408", "CG701", "CG901"}),
+        (replays_in_outer_capture, {"CG308", "CG402", "CG701"}),
     )
 )

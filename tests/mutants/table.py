@@ -3,8 +3,36 @@
 from __future__ import annotations
 
 from conformance.spec import AdapterSpec
-from tests.mutants import rfc
+from tests.mutants import (
+    addresses,
+    capture,
+    inputs,
+    lengths,
+    manifest,
+    memory,
+    ownership,
+    policy,
+    rfc,
+    sequences,
+    statistics,
+    threads,
+)
+from tests.mutants.addresses import StatefulSpec
 from tests.mutants.base import Mutant, RaggedSpec, ReferenceSpec
+from tests.mutants.lengths import NoisySpec
 
-MUTANTS: tuple[Mutant, ...] = (*rfc.MUTANTS,)
-CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec)
+MUTANTS: tuple[Mutant, ...] = (
+    *rfc.MUTANTS,
+    *manifest.MUTANTS,
+    *capture.MUTANTS,
+    *memory.MUTANTS,
+    *threads.MUTANTS,
+    *statistics.MUTANTS,
+    *lengths.MUTANTS,
+    *inputs.MUTANTS,
+    *ownership.MUTANTS,
+    *addresses.MUTANTS,
+    *sequences.MUTANTS,
+    *policy.MUTANTS,
+)
+CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec, NoisySpec, StatefulSpec)

@@ -1,0 +1,99 @@
+"""Captures that the kit makes itself around a module, and captures of a runner that the kit makes fail."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import re
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from conformance.graphlog import Forward, around_forward, sizes_of
+from conformance.subject import Inputs, Subject
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_KIT = os.path.dirname(__file__) + os.sep
+_CURE = re.compile(r"The first refused operation: .*? at [^\n]*?\. (?P<cure>[A-Z][^\n]*)$", re.S)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a capture refused, the user's line that asked for it where the traceback tells, and a cure if known."""
+
+    what: str
+    line: str
+    cure: str
+
+
+def audit_capture(subject: Subject, inputs: Inputs) -> Refusal | None:
+    """Capture the module on `inputs`. None where it succeeds; the current stream is put back either way."""
+    tensors = [inputs[spec.name] for spec in subject.adapter.device_inputs()]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(side), torch.no_grad():
+        for _ in range(2):
+            subject.adapter.forward(*tensors)
+        torch.cuda.synchronize()
+        try:
+            with torch.cuda.graph(graph, stream=side):
+                result = subject.adapter.forward(*tensors)
+        except Exception as error:
+            return _refusal(error)
+    del result
+    graph.reset()
+    return None
+
+
+def _refusal(error: BaseException) -> Refusal:
+    chain = [error]
+    while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(earlier)
+    first = chain[-1]
+    text = (str(first).strip().splitlines() or [""])[0]
+    told = _CURE.search(str(error)) or _CURE.search(str(first))
+    return Refusal(f"{type(first).__name__}: {text}", _user_line(first), told["cure"] if told else "")
+
+
+def _user_line(error: BaseException) -> str:
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((_TORCH, _KIT)) and os.path.isabs(frame.filename)
+    ]
+    if not frames:
+        return ""
+    last = frames[-1]
+    text = linecache.getline(last.filename, last.lineno or 0).strip()
+    return f"{last.filename}:{last.lineno} in {last.name}" + (f": {text}" if text else "")
+
+
+@dataclass
+class FailedCapture:
+    """The sizes of the bucket whose capture was made to fail; empty until then."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    begun: int = 0
+
+
+@contextlib.contextmanager
+def failing_capture(subject: Subject, number: int) -> Iterator[FailedCapture]:
+    """Make the module's capture of that number (from 0) fail for real: it waits for the device, which is refused."""
+    failed = FailedCapture()
+
+    def forward(original: Forward, tensors: tuple[torch.Tensor, ...]) -> Any:
+        result = original(*tensors)
+        if torch.cuda.is_current_stream_capturing():
+            failed.begun += 1
+            if failed.begun == number + 1:
+                failed.sizes = sizes_of(subject, tensors)
+                torch.cuda.synchronize()
+        return result
+
+    with around_forward(subject, forward):
+        yield failed

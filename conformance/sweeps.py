@@ -1,0 +1,70 @@
+"""Many sizes within one case of a check, each compared with eager, and what a small call is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from conformance.cases import ROWS, Sizes, label, time_axis
+from conformance.compare import Advice, require_equal
+from conformance.evidence import call, graphed_call, located
+from conformance.spec import AdapterSpec
+from conformance.subject import Subject
+from runner import PADDED
+
+EVERY = 64  # sizes up to here are all tried, and larger ones around each bucket's edge
+
+
+def sizes_along(spec: AdapterSpec, axis: str) -> list[int]:
+    """Every size of `axis` up to the largest bucket's; past :data:`EVERY`, those around each bucket's edge."""
+    edges = {bucket[axis] for bucket in spec.buckets}
+    near = {edge + step for edge in edges for step in (-1, 0, 1)}
+    return [size for size in range(1, max(edges) + 1) if size <= EVERY or size in near]
+
+
+def smallest(spec: AdapterSpec) -> Sizes:
+    """The least size of each axis among the buckets."""
+    return {axis: min(bucket[axis] for bucket in spec.buckets) for axis in spec.adapter.axes}
+
+
+def largest(spec: AdapterSpec) -> Sizes:
+    """The bucket of most work."""
+    return max((dict(bucket) for bucket in spec.buckets), key=lambda sizes: [prod(sizes.values()), *sizes.values()])
+
+
+def padded(spec: AdapterSpec, bucket: Mapping[str, int]) -> Sizes:
+    """`bucket` with one frame less than it holds, where its frames can be padded, and otherwise one row less."""
+    for axis in (time_axis(spec), ROWS):
+        if axis is not None and axis in spec.adapter.axes and spec.adapter.axes[axis] is PADDED and bucket[axis] > 1:
+            return {**bucket, axis: bucket[axis] - 1}
+    return dict(bucket)
+
+
+def full_and_padded(spec: AdapterSpec) -> list[Sizes]:
+    """Each bucket filled, and each with one frame less; no size twice."""
+    wanted = [size for bucket in spec.buckets for size in (dict(bucket), padded(spec, bucket))]
+    return [size for position, size in enumerate(wanted) if size not in wanted[:position]]
+
+
+def require_parity(
+    subject: Subject, code: str, sizes: Iterable[Sizes], advice: Advice, salt: str = ""
+) -> Mapping[str, object]:
+    """Call at each of the sizes, and require what eager gives; a replay too, where a bucket holds them.
+
+    A size that eager itself cannot serve is left out, and counted.
+    """
+    calls = replays = refused = 0
+    worst = 0.0
+    for number, size in enumerate(sizes):
+        inputs = subject.draw(size, f"{code} {salt} {number}")
+        try:
+            expected = subject.eager(inputs)
+        except Exception:
+            refused += 1
+            continue
+        with located(label(subject.spec, size)):
+            served = subject.bucket_for(size) is not None
+            found, seen = (graphed_call if served else call)(subject, code, inputs)
+            worst = max(worst, require_equal(code, subject, found, expected, advice).max_error)
+        calls, replays = calls + 1, replays + seen.replays
+    return {"calls": calls, "replays": replays, "eager_refused": refused, "max_error": worst}
