@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 
 import torch
@@ -18,11 +17,15 @@ AUTO = "auto"
 CHOICES = (AUTO, CUDA, EMULATED)
 
 
-def _share_cores() -> None:
-    """Give each process of a distributed run its share of the cores: with more threads, small kernels crawl."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if workers > 1:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Kernels of one thread: small ones gain nothing from more, and crawl where other processes want the cores too."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager
@@ -34,9 +37,8 @@ def open_device(choice: str) -> Iterator[Machine]:
     if choice not in CHOICES:
         raise ValueError(f"graph device {choice!r}: expected one of {', '.join(CHOICES)}")
     available = torch.cuda.is_available()
-    _share_cores()
     if choice == EMULATED or (choice == AUTO and not available):
-        with strict_numerics(), emulated_cuda():
+        with strict_numerics(), _one_thread(), emulated_cuda():
             yield Machine(EMULATED, "emulated CUDA", torch.__version__)
     elif available:
         with strict_numerics():
