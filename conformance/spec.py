@@ -32,6 +32,7 @@ class AdapterSpec:
 
     `buckets` are the capture shapes, e.g. `{"batch": 1, "frames": 8}`, one size for each axis of the adapter.
     `hop` is the number of output samples that one input frame stands for; failures are located in frames with it.
+    `lengths_input` names the input that holds the rows' lengths, where the module itself reads them.
     `variable_length` says whether rows of unequal length may share a batch, the shorter ones padded by the caller.
     """
 
@@ -41,6 +42,7 @@ class AdapterSpec:
     sample_rate: int  # Hz
     hop: int
     variable_length: ClassVar[bool]
+    lengths_input: ClassVar[str | None] = None
     requires: ClassVar[tuple[Requirement, ...]] = ()
     loads_checkpoints: ClassVar[bool] = False
 
@@ -69,8 +71,22 @@ class AdapterSpec:
         for field in ("name", "adapter", "buckets", "sample_rate", "hop", "variable_length"):
             if getattr(self, field, None) is None:
                 raise SpecError(f"{where} declares no `{field}`; a spec must set it as a class attribute")
-        from runner import AdapterError, BucketTable
+        if not isinstance(self.buckets, (tuple, list)):
+            raise SpecError(f"{where}: `buckets` must be a tuple of mappings, found {self.buckets!r}")
+        for field in ("sample_rate", "hop"):
+            value = getattr(self, field)
+            if type(value) is not int or value < 1:
+                raise SpecError(f"{where}: `{field}` must be a positive int, found {value!r}")
+        for requirement in self.requires:
+            if not isinstance(requirement, Requirement):
+                raise SpecError(f"{where}: `requires` must hold Requirement(module, install), found {requirement!r}")
+        for method in ("build", "make_inputs"):
+            if getattr(type(self), method) is getattr(AdapterSpec, method):
+                raise SpecError(f"{where} defines no `{method}`; a spec must")
+        from runner import AdapterError, BucketTable, GraphAdapter
 
+        if not (isinstance(self.adapter, type) and issubclass(self.adapter, GraphAdapter)):
+            raise SpecError(f"{where}: `adapter` must be a subclass of GraphAdapter, found {self.adapter!r}")
         try:
             self.adapter.validate_declaration()
             BucketTable(self.buckets, self.adapter.axes)

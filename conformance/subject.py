@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,13 @@ class Subject:
             self._noise = measure_noise(self)
         return self._noise
 
+    @cached_property
+    def module_calls_of_eager(self) -> int:
+        """How many torch modules one eager call runs; 0 where the adapter's module is a plain function."""
+        with self.observe() as seen:
+            self.eager(self.draw(self.spec.buckets[0], "module calls"))
+        return seen.module_calls
+
     def warmup(self) -> Seen:
         """Capture. Returns what was observed meanwhile."""
         with self.observe() as seen:
@@ -119,6 +127,7 @@ class Subject:
     def shorten_rows(self, inputs: Inputs, lengths: Sequence[int]) -> Inputs:
         """`inputs` with row i padded by the caller after `lengths[i]` frames, and lengths said where they are asked."""
         asked = {spec.length.lengths for spec in self.adapter.outputs if isinstance(spec.length, PerRowLengths)}
+        asked.add(str(self.spec.lengths_input))
         shortened: Inputs = {}
         for spec in self.adapter.inputs:
             tensor = inputs[spec.name].clone()
@@ -132,6 +141,10 @@ class Subject:
                     tail.narrow(position, length, tail.shape[position] - length).fill_(spec.pad)
             shortened[spec.name] = tensor
         return shortened
+
+    def lasting_outputs(self) -> list[str]:
+        """The outputs that have a length: those that a listener hears."""
+        return [spec.name for spec in self.adapter.outputs if spec.length is not None]
 
     def rows_are_trimmed(self) -> dict[str, bool]:
         """Whether each output comes as rows of their own length (true), or as one tensor (false)."""
@@ -161,8 +174,11 @@ def snapshot(value: Any) -> Any:
 def _refuse_silence(subject: Subject) -> None:
     """A subject whose eager outputs are silent or not finite would pass every comparison."""
     sizes = dict(subject.spec.buckets[0])
-    for name, rows in subject.eager(subject.draw(sizes, "loudness")).items():
-        for row in rows:
+    outputs = subject.eager(subject.draw(sizes, "loudness"))
+    for name in subject.lasting_outputs():
+        for row in outputs[name]:
+            if not row.dtype.is_floating_point:
+                continue
             peak = float(row.abs().max()) if row.numel() else 0.0
             if not torch.isfinite(row).all() or not peak >= QUIETEST:
                 raise SubjectRefused(
