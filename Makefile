@@ -1,6 +1,9 @@
-# Two commands on a fresh machine with Python >= 3.11, git and make:
+# Commands on a fresh machine with Python >= 3.11, git and make:
 #   make conformance ADAPTER=moss_tts     set up .venv, then run the checks on one adapter
 #   make test                             set up .venv, then everything that CI runs
+# and, without a GPU:
+#   make fidelity                         judge emulated CUDA by the table of what a GPU does
+#   make benchmark-emulation              time its replays and captures against eager
 # The second call installs nothing until pyproject.toml changes.
 
 PYTHON ?= python3
@@ -14,13 +17,19 @@ INSTALLED := $(VENV)/.installed
 # CPU build of torch, torchvision fails to import, and vllm with it.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python -e '.[vllm,dev]'
 
-.PHONY: conformance test lint format docs selftest setup clean
+.PHONY: conformance test fidelity selftest benchmark-emulation lint format docs setup clean
 
 conformance: setup
 	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
 
 test: lint
 	$(BIN)/pytest $(ARGS)
+
+fidelity: setup
+	$(BIN)/python -m conformance.fidelity $(ARGS)
+
+benchmark-emulation: setup
+	$(BIN)/python -m benchmarks.emulation $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

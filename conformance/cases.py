@@ -54,10 +54,34 @@ def _around_edges(spec: AdapterSpec, axis: str) -> Iterator[Case]:
 
 
 def around_frames(spec: AdapterSpec) -> Iterator[Case]:
-    """Padded sizes along every axis but the batch."""
+    """Padded sizes along every axis but the batch, and one along all axes at once for each bucket of several rows."""
     for axis in spec.adapter.axes:
         if axis != ROWS:
             yield from _around_edges(spec, axis)
+    for case in one_short(spec):
+        sizes, bucket = case.arguments["sizes"], case.arguments["bucket"]
+        if sizes.get(ROWS) != bucket.get(ROWS) and any(sizes[axis] != bucket[axis] for axis in sizes if axis != ROWS):
+            yield Case(case.id, {"sizes": sizes})
+
+
+def one_short(spec: AdapterSpec) -> Iterator[Case]:
+    """For each bucket, the call that is one short of it along every padded axis, where that bucket serves it."""
+    table = BucketTable(spec.buckets, spec.adapter.axes)
+    for bucket in spec.buckets:
+        sizes = {
+            axis: size - 1 if size > 1 and spec.adapter.axes[axis] is not EXACT else size
+            for axis, size in bucket.items()
+        }
+        served = table.lookup(sizes)
+        if sizes != dict(bucket) and served is not None and dict(served) == dict(bucket):
+            name = f"{label(spec, sizes)}-in-{label(spec, bucket)}"
+            yield Case(name, {"sizes": sizes, "bucket": dict(bucket)})
+
+
+def exact_and_padded(spec: AdapterSpec) -> Iterator[Case]:
+    """Each declared bucket filled exactly, and padded lengths around each of its edges."""
+    yield from exact(spec)
+    yield from around_frames(spec)
 
 
 def around_rows(spec: AdapterSpec) -> Iterator[Case]:

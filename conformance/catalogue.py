@@ -78,6 +78,7 @@ class Check:
         return self.run.__doc__ or ""
 
     def __call__(self, subject: Subject, case: Case) -> Evidence:
+        subject.settle()
         return self.run(subject, **case.arguments)
 
 

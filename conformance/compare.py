@@ -41,11 +41,19 @@ class Agreement:
 
 
 def require_equal(
-    code: str, subject: Subject, found: Outputs, expected: Outputs, advice: Advice, *, prefix: bool = False
+    code: str,
+    subject: Subject,
+    found: Outputs,
+    expected: Outputs,
+    advice: Advice,
+    *,
+    prefix: bool = False,
+    same_shape: bool = False,
 ) -> Agreement:
     """Raise :class:`CheckFailed` unless every row of `found` is what eager gave.
 
     With `prefix`, a found row may go on after the expected one ends: the caller knows how much of it is theirs.
+    `same_shape` says that nothing was padded, so that eager computed the very same and only its own repeats may differ.
     """
     samples, worst, bit_equal, rows = 0, 0.0, True, 0
     for name, expected_rows in expected.items():
@@ -60,7 +68,7 @@ def require_equal(
         for row, (one, truth) in enumerate(zip(found_rows, expected_rows, strict=True)):
             rows += 1
             samples += truth.numel()
-            error = _require_row(code, subject, name, row, one, truth, advice, prefix)
+            error = _require_row(code, subject, name, row, one, truth, advice, prefix, same_shape)
             worst = max(worst, error)
             bit_equal = bit_equal and error == 0.0
     return Agreement(rows, samples, bit_equal, worst)
@@ -75,7 +83,10 @@ def _require_row(
     expected: torch.Tensor,
     advice: Advice,
     prefix: bool,
+    same_shape: bool,
 ) -> float:
+    if not expected.dim():
+        found, expected = found.reshape(-1), expected.reshape(-1)
     if found.dtype != expected.dtype:
         raise CheckFailed(
             code,
@@ -99,7 +110,7 @@ def _require_row(
         return 0.0
     difference = (found.double() - expected.double()).abs()
     error = float(difference.max())
-    allowed = subject.noise.allowance(expected)
+    allowed = subject.noise.allowance(expected, same_shape=same_shape)
     if error <= allowed:
         return error
     wrong = difference > allowed
@@ -109,7 +120,7 @@ def _require_row(
     raise CheckFailed(
         code,
         f"row {row} of {name!r} is wrong from sample {start} ({_milliseconds(subject, start)}) of {length}: max error "
-        f"{error:.2g} on a peak of {float(expected.abs().max()):.2g} (allowed {allowed:.1g}); "
+        f"{error:.2g} on a peak of {float(expected.double().abs().max()):.2g} (allowed {allowed:.1g}); "
         f"{len(frames.unique())} of {total_frames} frames differ",
         likely=advice.likely,
         cure=advice.cure,
@@ -120,7 +131,7 @@ def _require_row(
 def _wrong_length(
     code: str, subject: Subject, name: str, row: int, found: torch.Tensor, expected: torch.Tensor
 ) -> CheckFailed:
-    surplus = found.shape[-1] - expected.shape[-1]
+    surplus = found.shape[-1] - expected.shape[-1] if found.dim() == expected.dim() else 0
     if not surplus or found.shape[:-1] != expected.shape[:-1]:
         where = f"row {row} of {name!r} has shape {tuple(found.shape)} where eager gives {tuple(expected.shape)}"
         return CheckFailed(code, where, likely="the output was reshaped or trimmed on a wrong axis  (class A)")

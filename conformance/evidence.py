@@ -38,6 +38,15 @@ def graphed_call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, 
             cure="look at the capture errors and the fallback reasons in the statistics",
             evidence={"captures": seen.captures, "replays": seen.replays},
         )
+    whole = subject.module_calls_of_eager
+    if whole and seen.module_calls >= whole:
+        raise CheckFailed(
+            code,
+            f"the module ran eagerly as well: {seen.module_calls} of its parts were called, as in an eager call",
+            likely="a graph is replayed for show, and the result comes from eager execution  (class N)",
+            cure="return what the replay computed",
+            evidence={"module_calls": seen.module_calls, "replays": seen.replays},
+        )
     if seen.captures:
         raise CheckFailed(
             code,

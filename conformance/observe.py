@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 
 @dataclass(eq=False)
@@ -16,6 +18,7 @@ class Seen:
 
     captures: int = 0
     replays: int = 0
+    module_calls: int = 0  # of torch modules, from Python: a replay makes none
     replayed: list[int] = field(default_factory=list)
     """Which graph objects replayed, by identity and in order."""
 
@@ -26,15 +29,24 @@ class Observer:
     def __init__(self) -> None:
         self._watching: list[Seen] = []
         self._originals: list[tuple[type, str, Any]] = []
+        self._hook: RemovableHandle | None = None
 
     def install(self) -> None:
         self._count("capture_end", "captures")
         self._count("replay", "replays")
+        self._hook = register_module_forward_pre_hook(self._module_called)
+
+    def _module_called(self, module: torch.nn.Module, inputs: Any) -> None:
+        for seen in self._watching:
+            seen.module_calls += 1
 
     def remove(self) -> None:
         for owner, name, original in reversed(self._originals):
             setattr(owner, name, original)
         self._originals.clear()
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
 
     def _count(self, method: str, counter: str) -> None:
         owner: type = torch.cuda.CUDAGraph

@@ -73,6 +73,8 @@ def pytest_load_initial_conftests() -> Generator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("conformance_checkpoint") and not config.getoption("conformance_adapters"):
+        raise pytest.UsageError("--adapter-checkpoint goes with one --adapter=NAME, and none was given")
     if config.getoption("conformance_adapters") and not config.getoption("help"):
         from conformance.run import ConformanceRun
 

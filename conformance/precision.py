@@ -23,15 +23,17 @@ class LowPrecisionNoise(Noise):
 
     eps: float = 0.0
 
-    def allowance(self, expected: torch.Tensor) -> float:
-        if self.floor > LOW_LIMIT:
-            raise Inconclusive(f"eager alone varies by {self.floor:.1e} of its peak in low precision")
+    def allowance(self, expected: torch.Tensor, *, same_shape: bool) -> float:
+        floor = self.repeat if same_shape else max(self.repeat, self.shape)
+        if floor > LOW_LIMIT:
+            raise Inconclusive(f"eager alone varies by {floor:.1e} of its peak in low precision")
         peak = float(expected.abs().max()) if expected.numel() else 0.0
-        return max(MARGIN * self.floor, ROUNDINGS * self.eps) * peak
+        return max(MARGIN * floor, ROUNDINGS * self.eps) * peak
 
 
 def low_precision_noise(subject: Subject, dtype: torch.dtype) -> LowPrecisionNoise:
-    return LowPrecisionNoise(measure_noise(subject).floor, torch.finfo(dtype).eps)
+    noise = measure_noise(subject)
+    return LowPrecisionNoise(noise.repeat, noise.shape, torch.finfo(dtype).eps)
 
 
 @contextlib.contextmanager

@@ -99,8 +99,8 @@ def load_adapters(tokens: Iterable[str]) -> tuple[LoadedAdapter, ...]:
         if other.origin != adapter.origin:
             raise AdapterLoadError(f"two adapters are named {name!r}: {other.origin} and {adapter.origin}; rename one")
     for adapter in loaded.values():
-        _require_packages(adapter)
         _validate(adapter)
+        _require_packages(adapter)
     return tuple(loaded.values())
 
 
@@ -109,7 +109,7 @@ def load_file(path: Path) -> AdapterSpec:
     path = path.resolve()
     try:
         module = _import_file(path)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise AdapterLoadError(f"adapter file {path} does not import: {_what(error, path.parent)}") from error
     if hasattr(module, "SPEC"):
         return _as_spec(module.SPEC, f"{path}: SPEC")
@@ -134,10 +134,10 @@ def _expand(tokens: Iterable[str]) -> Iterator[LoadedAdapter]:
                 yield _by_name(name)
         elif ":" in token and not Path(token).exists():
             yield LoadedAdapter(token, _by_attribute(token), token)
-        elif token.endswith(".py") or "/" in token or "\\" in token:
+        elif token.endswith(".py") or "/" in token or "\\" in token or token in (".", ".."):
             path = Path(token) / "spec.py" if Path(token).is_dir() else Path(token)
             if not path.is_file():
-                raise AdapterNotFound(f"no adapter file {token} (looked in {Path.cwd()})")
+                raise AdapterNotFound(f"no adapter file {path} (looked in {Path.cwd()})")
             yield LoadedAdapter(token, load_file(path), str(path.resolve()))
         else:
             yield _by_name(token)
@@ -165,9 +165,16 @@ def _unknown(name: str, names: Sequence[str]) -> str:
 
 def _by_attribute(token: str) -> AdapterSpec:
     module_name, _, attribute = token.partition(":")
+    if not module_name or not attribute:
+        raise AdapterNotFound(f"adapter {token!r}: expected package.module:ATTRIBUTE")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except ModuleNotFoundError as error:
+        raise AdapterLoadError(
+            f"adapter {token}: no module {error.name!r}; expected package.module:ATTRIBUTE that Python can import (set "
+            "PYTHONPATH, or run `python -m pytest`, to add the current folder)"
+        ) from error
+    except (Exception, SystemExit) as error:
         raise AdapterLoadError(f"adapter {token}: {module_name} does not import: {_what(error)}") from error
     if not hasattr(module, attribute):
         raise AdapterNotFound(f"adapter {token}: module {module_name} has no attribute {attribute!r}")

@@ -40,6 +40,7 @@ class ConformanceRun:
         """Load and validate everything that was asked for. Raises `pytest.UsageError` before anything has run."""
         try:
             _refuse_foreign_runner()
+            _refuse_seed(config.getoption("conformance_seed"))
             adapters = load_adapters(config.getoption("conformance_adapters"))
             options = Options(
                 graph_device=config.getoption("conformance_device"),
@@ -184,6 +185,11 @@ def _checkpoint(given: str | None, adapters: tuple[LoadedAdapter, ...]) -> Path 
     if not path.exists():
         raise ConformanceError(f"--adapter-checkpoint={given}: no such file or folder")
     return path.resolve()
+
+
+def _refuse_seed(seed: int) -> None:
+    if not 0 <= seed < 2**32:
+        raise ConformanceError(f"--conformance-seed={seed}: expected a number from 0 to {2**32 - 1}")
 
 
 def _refuse_foreign_runner() -> None:

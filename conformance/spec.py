@@ -36,6 +36,7 @@ class AdapterSpec:
     `capabilities` is its spec sheet: every claim is given, and every claim is checked.
     `trace` are the axis sizes of typical calls in serving, of which at least `min_hit_rate` must replay.
     `left_context` is how many frames before a chunk its samples depend on; a spec that claims streaming gives it.
+    `lengths_input` names the input that holds the rows' lengths, where the module itself reads them.
     """
 
     name: ClassVar[str]
@@ -47,6 +48,7 @@ class AdapterSpec:
     trace: ClassVar[tuple[Mapping[str, int], ...]] = ()
     min_hit_rate: ClassVar[float] = 1.0
     left_context: ClassVar[int] = 0
+    lengths_input: ClassVar[str | None] = None
     requires: ClassVar[tuple[Requirement, ...]] = ()
     loads_checkpoints: ClassVar[bool] = False
 
@@ -85,8 +87,22 @@ class AdapterSpec:
         validate_capabilities(self.capabilities, f"adapter {self.name!r} ({where})")
         if not 0.0 <= self.min_hit_rate <= 1.0:
             raise SpecError(f"adapter {self.name!r}: min_hit_rate must lie in 0..1, found {self.min_hit_rate!r}")
-        from runner import AdapterError, BucketTable
+        if not isinstance(self.buckets, (tuple, list)):
+            raise SpecError(f"{where}: `buckets` must be a tuple of mappings, found {self.buckets!r}")
+        for field in ("sample_rate", "hop"):
+            value = getattr(self, field)
+            if type(value) is not int or value < 1:
+                raise SpecError(f"{where}: `{field}` must be a positive int, found {value!r}")
+        for requirement in self.requires:
+            if not isinstance(requirement, Requirement):
+                raise SpecError(f"{where}: `requires` must hold Requirement(module, install), found {requirement!r}")
+        for method in ("build", "make_inputs"):
+            if getattr(type(self), method) is getattr(AdapterSpec, method):
+                raise SpecError(f"{where} defines no `{method}`; a spec must")
+        from runner import AdapterError, BucketTable, GraphAdapter
 
+        if not (isinstance(self.adapter, type) and issubclass(self.adapter, GraphAdapter)):
+            raise SpecError(f"{where}: `adapter` must be a subclass of GraphAdapter, found {self.adapter!r}")
         try:
             self.adapter.validate_declaration()
             BucketTable(self.buckets, self.adapter.axes)

@@ -59,8 +59,7 @@ class GraphRunner:
             return
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError("warmup() was called inside a CUDA graph capture: call it before the capture begins")
-        plain = torch.autocast("cuda", enabled=False)
-        with self._lock, torch.no_grad(), plain, torch.cuda.device(self._device):
+        with self._lock, torch.no_grad(), torch.autocast("cuda", enabled=False), torch.cuda.device(self._device):
             if self._warm or self._closed:
                 return
             self._device = torch.empty(0, device=self._device).device
@@ -68,7 +67,6 @@ class GraphRunner:
             self._idle = torch.cuda.current_stream().record_event()
             self.statistics.graphs_requested = len(self._requested.buckets)
             side, graphs = torch.cuda.Stream(self._device), {}
-            torch.cuda.empty_cache()
             for bucket in self._requested.largest_first:
                 reserved, started = torch.cuda.memory_reserved(), time.perf_counter()
                 try:
@@ -76,8 +74,10 @@ class GraphRunner:
                 except Exception as error:
                     logger.warning("capture of bucket %s failed; its calls run eagerly", bucket, exc_info=True)
                     self.failed[bucket] = self.statistics.capture_failures[str(bucket)] = _root_cause(error)
-                    # A refused operation leaves its pool recording: no capture begins in it again (H200, torch 2.11).
+                    # A refusal leaves its pool recording, and the default generator capturing until a capture ends.
                     self._pool = torch.cuda.graph_pool_handle()
+                    with torch.cuda.graph(torch.cuda.CUDAGraph(), pool=self._pool, stream=side):
+                        torch.zeros(1, device=self._device)
                 else:
                     self.statistics.capture_seconds[str(bucket)] = time.perf_counter() - started
                     self.statistics.capture_bytes[str(bucket)] = max(0, torch.cuda.memory_reserved() - reserved)
@@ -129,15 +129,13 @@ class GraphRunner:
         names = [spec.name for spec in self._adapter.inputs]
         inputs = {**dict(zip(names, args, strict=False)), **kwargs}
         if len(args) + len(kwargs) != len(names) or inputs.keys() != set(names):
-            found = f"found {len(args)} by position and {sorted(kwargs)} by name"
-            raise AdapterError(f"{type(self._adapter).__qualname__} takes the inputs {names}, each once; {found}")
+            given = f"{len(args)} by position and {sorted(kwargs)} by name"
+            raise AdapterError(f"{type(self._adapter).__qualname__} takes the inputs {names}, each once; found {given}")
         return inputs
 
     def _decide(self, inputs: dict[str, Any]) -> Fallback | tuple[Bucket, Sizes]:
-        if self._closed:
-            return Fallback(FallbackReason.CLOSED)
-        if os.getpid() != self._pid:
-            return Fallback(FallbackReason.FORKED)
+        if self._closed or os.getpid() != self._pid:
+            return Fallback(FallbackReason.CLOSED if self._closed else FallbackReason.FORKED)
         if not self.enabled:
             return Fallback(FallbackReason.DISABLED)
         if torch.cuda.is_current_stream_capturing():

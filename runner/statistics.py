@@ -39,7 +39,6 @@ class GraphStatistics:
         with self._lock:
             counts: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in vars(self).items()}
         del counts["_lock"]
-        hits, captured = sum(counts["hits_per_bucket"].values()), len(counts["capture_seconds"])
-        calls = hits + sum(counts["fallbacks"].values()) + counts["replay_errors"]
-        share = counts["padded_elements"] / max(counts["computed_elements"], 1)
-        return {"calls": calls, "hits": hits, "padded_share": share, "graphs_captured": captured, **counts}
+        counts |= {"hits": sum(counts["hits_per_bucket"].values()), "graphs_captured": len(counts["capture_seconds"])}
+        counts["padded_share"] = counts["padded_elements"] / max(counts["computed_elements"], 1)
+        return counts | {"calls": counts["hits"] + sum(counts["fallbacks"].values()) + counts["replay_errors"]}

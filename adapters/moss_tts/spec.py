@@ -107,7 +107,12 @@ class MossTTSSpec(AdapterSpec):
         zero_length=unsupported("a request has at least one frame"),
         threads=supported(),
     )
-    trace = ({"batch": 1, "frames": 4}, {"batch": 1, "frames": 7}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16})
+    trace = (
+        {"batch": 1, "frames": 4},
+        {"batch": 1, "frames": 7},
+        {"batch": 2, "frames": 8},
+        {"batch": 4, "frames": 16},
+    )
     requires = (VLLM_OMNI,)
     loads_checkpoints = True
 

@@ -39,7 +39,12 @@ class ReferenceSpec(AdapterSpec):
         zero_length=unsupported("a request has at least one frame"),
         threads=supported(),
     )
-    trace = ({"batch": 1, "frames": 4}, {"batch": 1, "frames": 7}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16})
+    trace = (
+        {"batch": 1, "frames": 4},
+        {"batch": 1, "frames": 7},
+        {"batch": 2, "frames": 8},
+        {"batch": 4, "frames": 16},
+    )
     left_context = 4
 
     def build(self, device: torch.device, checkpoint: Path | None) -> ReferenceAdapter:

@@ -11,15 +11,17 @@ from conformance.evidence import graphed_call
 from conformance.spec import AdapterSpec
 from conformance.subject import Outputs, Subject, snapshot
 
+SAME_AGAIN = 4  # later calls of the same sizes: buffers that take turns are overwritten by the second or third
+
 
 def _then_others(spec: AdapterSpec) -> Iterator[Case]:
-    """Each bucket, then the same one again; and each bucket, then every other one."""
-    for bucket in spec.buckets:
-        name = cases.label(spec, bucket)
-        others = [dict(other) for other in spec.buckets if other != bucket]
-        yield Case(f"{name}-then-same", {"sizes": dict(bucket), "later": [dict(bucket)]})
-        if others:
-            yield Case(f"{name}-then-others", {"sizes": dict(bucket), "later": others})
+    """Each bucket, filled and padded, then the same call again and again; each bucket filled, then every other one."""
+    for case in cases.exact_and_padded(spec):
+        sizes: Sizes = case.arguments["sizes"]
+        yield Case(f"{case.id}-then-same", {"sizes": sizes, "later": [sizes] * SAME_AGAIN})
+        others = [dict(other) for other in spec.buckets if dict(other) != sizes]
+        if len(others) in range(1, len(spec.buckets)):
+            yield Case(f"{case.id}-then-others", {"sizes": sizes, "later": others})
 
 
 @check("CG301", "output-aliasing", "a result keeps its samples when later calls replay", cases=_then_others)
@@ -29,9 +31,9 @@ def output_aliasing(subject: Subject, sizes: Sizes, later: list[Sizes]) -> Evide
     Why it matters: a static output handed out without a copy is overwritten by the next request's replay: one user
     hears another's audio. https://github.com/vllm-project/vllm/pull/52115
 
-    How it is checked: a result is kept beside a copy of it; the same bucket is replayed with another input, or every
-    other bucket of the shared pool is; then the result must still be its copy, bit for bit, and share no memory with
-    the later results.
+    How it is checked: a result is kept beside a copy of it; the same bucket is replayed four times with other inputs,
+    or every other bucket of the shared pool is; then the result must still be its copy, bit for bit, and share no
+    memory with the later results.
 
     If it fails: clone every output leaf before returning it.
     """

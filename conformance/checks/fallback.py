@@ -37,26 +37,18 @@ def eager_fallback(subject: Subject, sizes: Sizes) -> Evidence:
         "the fallback does not run the module on the caller's own tensors",
         "call the same module that was captured, with the inputs as they came",
     )
-    agreement = require_equal("CG401", subject, found, subject.eager(inputs), advice)
+    agreement = require_equal("CG401", subject, found, subject.eager(inputs), advice, same_shape=True)
     after = _fallbacks(subject)
-    if before is not None and after is not None and sum(after.values()) - sum(before.values()) != 1:
-        raise CheckFailed(
-            "CG401",
-            f"the statistics count {sum(after.values()) - sum(before.values())} fallbacks for one eager call",
-            likely="a path to eager is not counted  (class T)",
-            cure="count one reason for each eager call",
-        )
+    _require_one_counted("CG401", before, after)
     reasons = {reason for reason, count in (after or {}).items() if count != (before or {}).get(reason, 0)}
     return {"reasons": sorted(reasons), **agreement.evidence()}
 
 
-def _fallbacks(subject: Subject) -> dict[str, int] | None:
-    statistics = subject.stats()
-    return None if statistics is None else dict(statistics.get("fallbacks", {}))
-
-
 @check(
-    "CG402", "outer-capture", "inside an outer capture a call runs eagerly and is captured rightly", cases=cases.exact
+    "CG402",
+    "outer-capture",
+    "inside an outer capture a call runs eagerly and is captured rightly",
+    cases=cases.exact_and_padded,
 )
 def active_outer_capture(subject: Subject, sizes: Sizes) -> Evidence:
     """Contract: while another graph is being captured around it, a call runs eagerly; the outer graph then replays
@@ -65,30 +57,51 @@ def active_outer_capture(subject: Subject, sizes: Sizes) -> Evidence:
     Why it matters: a replay inside a capture raises, or leaves the outer graph without the module's work.
     https://github.com/vllm-project/vllm-omni/pull/2910
 
-    How it is checked: a real capture around the call at each bucket. No inner replay or capture may be observed in it;
-    the outer graph is replayed with another input and compared with eager; then the same call outside must replay, and
-    give the bits it gave before.
+    How it is checked: a real capture around the call at each bucket, filled and padded. No inner replay or capture may
+    be observed in it, and one eager call must be counted where the subject counts; the outer graph is replayed with
+    inputs that the subject has never seen, and compared with eager; then a call outside must replay, and give the bits
+    that it gave before.
 
     If it fails: ask `torch.cuda.is_current_stream_capturing()` before every replay and capture, hit or miss, and run
     the module eagerly while it is true.
     """
     inputs = subject.draw(sizes, "CG402 captured")
-    fresh = subject.draw(sizes, "CG402 replayed")
-    before = snapshot(graphed_call(subject, "CG402", fresh)[0])
+    inside = subject.draw(sizes, "CG402 inner path")
+    before = snapshot(graphed_call(subject, "CG402", inside)[0])
+    counted = _fallbacks(subject)
+    advice = Advice(
+        "the outer graph holds only part of the module's work, or reads other memory than the caller's  (class F)",
+        "run the module eagerly on the caller's own tensors while a capture is open",
+    )
     with outer_capture(subject, "CG402", inputs) as outer:
-        for name, tensor in inputs.items():
-            tensor.copy_(fresh[name])
-        subject.fresh_start()
-        outer.graph.replay()
-        advice = Advice(
-            "the outer graph holds only part of the module's work, or reads other memory than the caller's  (class F)",
-            "run the module eagerly on the caller's own tensors while a capture is open",
-        )
-        agreement = require_equal("CG402", subject, outer.outputs, subject.eager(fresh), advice)
-    again, seen = graphed_call(subject, "CG402", fresh)
+        _require_one_counted("CG402", counted, _fallbacks(subject))
+        for number in range(2):
+            fresh = subject.draw(sizes, f"CG402 replay {number}")
+            for name, tensor in inputs.items():
+                tensor.copy_(fresh[name])
+            subject.fresh_start()
+            outer.graph.replay()
+            agreement = require_equal("CG402", subject, outer.outputs, subject.eager(fresh), advice, same_shape=True)
+    again, seen = graphed_call(subject, "CG402", inside)
     unchanged = Advice(
         "the outer capture left the inner path in another state  (class F, L)",
         "touch no static buffer and no graph while a capture is open",
     )
-    require_equal("CG402", subject, again, before, unchanged)
+    require_equal("CG402", subject, again, before, unchanged, same_shape=True)
     return {"outer_captures": 1, "inner_replays_after": seen.replays, **agreement.evidence()}
+
+
+def _fallbacks(subject: Subject) -> dict[str, int] | None:
+    statistics = subject.stats()
+    return None if statistics is None else dict(statistics.get("fallbacks", {}))
+
+
+def _require_one_counted(code: str, before: dict[str, int] | None, after: dict[str, int] | None) -> None:
+    """Where the subject keeps statistics, one eager call is one reason more."""
+    if before is not None and after is not None and sum(after.values()) - sum(before.values()) != 1:
+        raise CheckFailed(
+            code,
+            f"the statistics count {sum(after.values()) - sum(before.values())} fallbacks for one eager call",
+            likely="a path to eager is not counted  (class T)",
+            cure="count one reason for each eager call",
+        )

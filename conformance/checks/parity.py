@@ -8,7 +8,7 @@ from conformance import cases
 from conformance.cases import Sizes
 from conformance.catalogue import Case, Evidence, check
 from conformance.compare import Advice, require_equal
-from conformance.evidence import graphed_call
+from conformance.evidence import call, graphed_call
 from conformance.spec import AdapterSpec
 from conformance.subject import Subject
 
@@ -74,7 +74,8 @@ def padded_bucket(subject: Subject, sizes: Sizes) -> Evidence:
     module that attends or normalises over time lets padding reach real samples.
     https://github.com/vllm-project/vllm-omni/issues/4466
 
-    How it is checked: lengths of 1 and just over and under each bucket's edge. A full call of the same bucket goes
+    How it is checked: lengths of 1 and just over and under each bucket's edge, and one that leaves rows and frames of
+    the bucket unfilled at once. A full call of the same bucket goes
     first, so that the pads hold a longer call's frames unless the subject resets them.
 
     If it fails: declare the length contract that matches the module, reset the pads before each replay, and declare the
@@ -82,7 +83,7 @@ def padded_bucket(subject: Subject, sizes: Sizes) -> Evidence:
     """
     bucket = subject.bucket_for(sizes)
     if bucket is not None:
-        subject(subject.draw(bucket, "CG203 longer call before"))
+        call(subject, "CG203", subject.draw(bucket, "CG203 longer call before"))
     advice = Advice(
         "padded frames reach real ones: something normalises or attends over time, or pads kept an earlier call's "
         "frames  (class B)",
@@ -134,7 +135,7 @@ def variable_length_batch(subject: Subject, sizes: Sizes, lengths: Sequence[int]
         alone = subject.eager_row(inputs, row, length)
         mine = {name: [rows[row]] for name, rows in found.items() if row < len(rows)}
         one_tensor = {name for name, trimmed in subject.rows_are_trimmed().items() if not trimmed}
-        for name in alone:
+        for name in subject.lasting_outputs():
             agreement = require_equal(
                 "CG204", subject, {name: mine.get(name, [])}, {name: alone[name]}, advice, prefix=name in one_tensor
             )
@@ -144,9 +145,10 @@ def variable_length_batch(subject: Subject, sizes: Sizes, lengths: Sequence[int]
 
 def _parity(subject: Subject, code: str, sizes: Sizes, advice: Advice, calls: int = 1) -> Evidence:
     evidence: Evidence = {}
-    for call in range(calls):
-        inputs = subject.draw(sizes, f"{code} call {call}")
+    filled = dict(subject.bucket_for(sizes) or {}) == sizes
+    for number in range(calls):
+        inputs = subject.draw(sizes, f"{code} call {number}")
         found, seen = graphed_call(subject, code, inputs)
-        agreement = require_equal(code, subject, found, subject.eager(inputs), advice)
+        agreement = require_equal(code, subject, found, subject.eager(inputs), advice, same_shape=filled)
         evidence = {"calls": calls, "replays": seen.replays, **agreement.evidence()}
     return evidence

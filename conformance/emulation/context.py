@@ -7,7 +7,19 @@ from collections.abc import Iterator
 
 import torch
 
-from conformance.emulation import capture, cuda_api, graph, streams, tensor_methods
+from conformance.emulation import (
+    autocast,
+    capture,
+    composites,
+    cuda_api,
+    graph,
+    real_device,
+    storage_methods,
+    streams,
+    tensor_methods,
+    threads,
+    vllm_platform,
+)
 from conformance.emulation.device import EmulatedDevice
 from conformance.emulation.errors import EmulationError
 from conformance.emulation.patching import Patches
@@ -41,20 +53,30 @@ def emulated_cuda() -> Iterator[EmulatedDevice]:
     patches = Patches()
     _active = device
     try:
-        for owner, name, value in cuda_api.attributes(device):
+        for owner, name, value in [
+            *cuda_api.attributes(device),
+            *composites.functions(device),
+            *vllm_platform.attributes(),
+            *real_device.attributes(),
+            *threads.attributes(device),
+        ]:
             patches.set(owner, name, value)
         for original, stand_in in tensor_methods.tensor_factories(device).items():
             patches.set(torch, original.__name__, stand_in)
         for name, value in tensor_methods.tensor_attributes(device).items():
             patches.set(torch.Tensor, name, value)
-        patches.set(torch.UntypedStorage, "__deepcopy__", tensor_methods.storage_deepcopy(device))
+        for name, value in storage_methods.storage_attributes(device).items():
+            patches.set(torch.UntypedStorage, name, value)
         patches.swap_references()
+        threads.enter(device)
         with device:
             yield device
     finally:
         patches.undo()
+        threads.leave()
+        threads.end(device)
         capture.abandon()
         streams.set_stream(streams.DEFAULT_STREAM)
         graph.forget_pools()
-        device.marks.clear()
+        autocast.forget()
         _active = None

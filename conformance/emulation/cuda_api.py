@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from conformance.emulation import graph, streams
-from conformance.emulation.capture import is_current_stream_capturing, refuse_while_capturing
+from conformance.emulation.autocast import Autocast, CudaAutocast
+from conformance.emulation.capture import refuse_while_capturing
 from conformance.emulation.random import Generator
 
 if TYPE_CHECKING:
@@ -69,12 +70,17 @@ def attributes(device: EmulatedDevice) -> list[tuple[Any, str, Any]]:
         return device.marks.peak_bytes
 
     def reset_peak(*_: Any, **__: Any) -> None:
-        device.marks.peak_bytes = 0
+        device.marks.peak_bytes = device.marks.live_bytes()
+
+    def statistics(*_: Any, **__: Any) -> dict[str, int]:
+        kinds = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")
+        figures = {"current": allocated(), "peak": peak()}
+        return {f"{kind}.all.{name}": value for kind in kinds for name, value in figures.items()}
 
     cuda: dict[str, Any] = {
         "CUDAGraph": graph.CUDAGraph,
         "graph_pool_handle": graph.graph_pool_handle,
-        "is_current_stream_capturing": is_current_stream_capturing,
+        "is_current_stream_capturing": streams.is_current_stream_capturing,
         "Stream": streams.Stream,
         "Event": streams.Event,
         "StreamContext": streams.StreamContext,
@@ -99,6 +105,7 @@ def attributes(device: EmulatedDevice) -> list[tuple[Any, str, Any]]:
         "max_memory_allocated": peak,
         "max_memory_reserved": peak,
         "reset_peak_memory_stats": reset_peak,
+        "memory_stats": statistics,
         "mem_get_info": lambda *_: (TOTAL_MEMORY - device.marks.live_bytes(), TOTAL_MEMORY),
         "empty_cache": _nothing(),
         "default_generators": (device.random.default,),
@@ -125,5 +132,11 @@ def attributes(device: EmulatedDevice) -> list[tuple[Any, str, Any]]:
         *((torch.accelerator, name, value) for name, value in accelerator.items()),
         (torch.cuda.graph, "default_capture_stream", None),
         (torch, "Generator", Generator),
+        (torch, "Stream", streams.Stream),
+        (torch, "Event", streams.Event),
+        (torch, "autocast", Autocast),
+        (torch.amp, "autocast", Autocast),
+        (torch.cuda.amp, "autocast", CudaAutocast),
+        (torch.backends.cudnn, "is_acceptable", lambda *_: False),  # an LSTM asks, and would flatten weights for cuDNN
         (torch._C, "_host_emptyCache", _nothing()),
     ]

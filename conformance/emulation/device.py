@@ -7,7 +7,6 @@ properties in `tensor_methods`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +16,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from conformance.emulation import refusals
 from conformance.emulation.callsite import user_call_site
-from conformance.emulation.capture import Capture, current_capture, refuse
+from conformance.emulation.capture import Capture, decline, refuse, refuse_after_a_refusal
 from conformance.emulation.marks import StorageMarks
 from conformance.emulation.poison import poison_
-from conformance.emulation.random import DeviceRandom
+from conformance.emulation.random import DeviceRandom, check_host_generator
+from conformance.emulation.real_device import explain_failure
+from conformance.emulation.streams import capture_here, current_stream
 from conformance.emulation.tape import results_in, tensors_in
 
 CPU = torch.device("cpu")
@@ -69,6 +70,7 @@ class EmulatedDevice(TorchDispatchMode):
         self.marks = StorageMarks()
         self.pinned = StorageMarks()
         self.random = DeviceRandom()
+        self.ended = False
         self._traits: dict[Any, Traits] = {}
 
     def dispatch(self, op: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -81,17 +83,28 @@ class EmulatedDevice(TorchDispatchMode):
         pin = bool(call_kwargs.pop("pin_memory", False))
         to_device = self._where(traits, call_kwargs, tensors, on_device)
 
+        capture = capture_here()
         run = op
-        if traits.random and to_device and call_kwargs.get("generator") is None:
-            run = self.random.bind(op)
+        if traits.random:
+            generator = call_kwargs.get("generator")
+            if to_device:
+                run = self.random.bind(op, generator, capture)
+            else:
+                check_host_generator(generator)
         if traits.uninitialised and to_device:
             run = _poisoned(op)
 
-        capture = current_capture()
-        if capture is None or capture.thread != threading.get_ident() or not (to_device or any(on_device)):
+        if not (to_device or any(on_device)):
             result = run(*args, **call_kwargs)
         else:
-            result = self._captured(capture, traits, run, op, args, call_kwargs, tensors, on_device, to_device)
+            try:
+                if capture is None:
+                    result = run(*args, **call_kwargs)
+                else:
+                    result = self._captured(capture, traits, run, op, args, call_kwargs, tensors, on_device, to_device)
+            except Exception as error:
+                explain_failure(traits.name, error)
+                raise
 
         if to_device:
             for tensor in results_in(result):
@@ -112,6 +125,11 @@ class EmulatedDevice(TorchDispatchMode):
                         "Expected all tensors to be on the same device, but found at least two devices, "
                         f"cuda:0 and cpu! ({traits.name} at {user_call_site()})"
                     )
+        if traits.indexed and any(on_device) and not on_device[0]:
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor (cpu) "
+                f"({traits.name} at {user_call_site()})"
+            )
         device = kwargs.get("device")
         if device is not None:
             if device.type != "cuda":
@@ -150,6 +168,9 @@ class EmulatedDevice(TorchDispatchMode):
         result = run(*args, **kwargs)
         if not traits.writes and not traits.writes_keywords and self._only_views(tensors, result):
             return result
+        if not traits.uninitialised:
+            refuse_after_a_refusal(capture, traits.name)
+            capture.works_on(current_stream())
         tape.record(
             getattr(run, "_op", run),  # below torch's Python wrapper
             op.name(),
@@ -174,18 +195,34 @@ class EmulatedDevice(TorchDispatchMode):
         if traits.rule is not None:
             cure = traits.rule(args, kwargs)
             if cure is not None:
-                refuse(traits.name, cure)
+                (decline if traits.name in refusals.DECLINED else refuse)(traits.name, cure)
         if traits.transfers:
-            host = [tensor for tensor, here in zip(tensors, on_device, strict=True) if not here]
-            crosses = bool(host) or to_device != on_device[0]
-            non_blocking = bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
-            if crosses and not (non_blocking and host and all(tensor in self.pinned for tensor in host)):
-                reads = "aten::_to_copy to the host" if not to_device else f"{traits.name} from pageable host memory"
-                refuse(reads, refusals.READS_BACK if not to_device else refusals.PAGEABLE)
+            self._refuse_transfer(traits, args, kwargs, tensors, on_device, to_device)
         elif traits.indexed and not all(on_device):
-            indices = [index for index in args[1] if isinstance(index, torch.Tensor)]
-            if any(index not in self.marks for index in indices):
-                refuse(f"{traits.name} with an index on the host", refusals.PAGEABLE)
+            masks = any(refusals.is_mask(index) for index in args[1])
+            if any(tensor not in self.marks for tensor in (tensors[1:] if not masks else tensors[1:-1])):
+                decline(f"{traits.name} with an index or a value on the host", refusals.PAGEABLE)
+
+    def _refuse_transfer(
+        self,
+        traits: Traits,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        tensors: list[torch.Tensor],
+        on_device: list[bool],
+        to_device: bool,
+    ) -> None:
+        """A copy between host and device is captured from and to pinned memory alone, and only if it does not block."""
+        host = [tensor for tensor, here in zip(tensors, on_device, strict=True) if not here]
+        if not host and to_device == on_device[0]:
+            return
+        non_blocking = bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
+        makes_pinned = non_blocking and not host  # the target of a non-blocking move to the host is pinned by torch
+        if not makes_pinned and not (host and all(tensor in self.pinned for tensor in host)):
+            reads = "aten::_to_copy to the host" if not to_device else f"{traits.name} from pageable host memory"
+            decline(reads, refusals.READS_BACK if not to_device else refusals.PAGEABLE)
+        if not non_blocking:
+            refuse(f"{traits.name} that waits for its copy", "Pass non_blocking=True.")
 
     def _read_by_value(self, tensor: torch.Tensor) -> bool:
         """A host scalar among a kernel's arguments is passed by value; pinned memory is passed by address."""

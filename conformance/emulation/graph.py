@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -14,15 +15,20 @@ from typing import Any
 import torch
 
 from conformance.emulation import capture as captures
-from conformance.emulation.capture import Capture
+from conformance.emulation.capture import ALREADY_FAILED, UNJOINED_WORK, Capture
 from conformance.emulation.errors import CaptureInvalidated
+from conformance.emulation.program import Program
+from conformance.emulation.random import Generator
 from conformance.emulation.streams import DEFAULT_STREAM, current_stream
-from conformance.emulation.tape import Program, Tape
+from conformance.emulation.tape import Tape
 
 PoolHandle = tuple[int, int]
+ERROR_MODES = ("global", "thread_local", "relaxed")
 
 _pool_ids = itertools.count(1)
 _pools: dict[PoolHandle, list[weakref.ref[CUDAGraph]]] = {}
+_device_lock = threading.RLock()
+"""One replay at a time: it fills memory that belongs to its graph, and poisons that of its pool's other graphs."""
 _still_recording: set[PoolHandle] = set()
 """Pools of captures that were invalidated: torch leaves them recording, and refuses another capture into them."""
 
@@ -51,6 +57,15 @@ def _as_the_device_runs() -> Iterator[None]:
         yield
 
 
+def _failure_of(capture: Capture) -> str | None:
+    """What CUDA says at the end of a capture that cannot become a graph."""
+    if capture.refusal is not None:
+        return f"{ALREADY_FAILED}. The first refused operation: {capture.refusal}"
+    if capture.unjoined:
+        return f"{UNJOINED_WORK}: let the capturing stream wait for {sorted(map(repr, capture.unjoined))}"
+    return None
+
+
 class CUDAGraph:
     """Records on `capture_begin`, freezes on `capture_end`, re-executes on `replay`.
 
@@ -60,7 +75,8 @@ class CUDAGraph:
     def __init__(self, keep_graph: bool = False) -> None:
         self._program: Program | None = None
         self._pool: PoolHandle | None = None
-        self._rng_state: torch.Tensor | None = None
+        self._registered: list[Generator] = []
+        self._drawn_from: list[tuple[Generator, torch.Tensor]] = []
         self.captures = 0
         self.replays = 0
 
@@ -82,6 +98,10 @@ class CUDAGraph:
             raise RuntimeError(
                 "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
             )
+        if capture_error_mode not in ERROR_MODES:
+            raise RuntimeError(
+                f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
+            )
         stream = current_stream()
         if stream == DEFAULT_STREAM:
             raise RuntimeError(
@@ -90,25 +110,35 @@ class CUDAGraph:
             )
         if pool in _still_recording:
             raise RuntimeError(f"beginAllocateToPool: already recording to mempool_id {pool}")
-        captures.begin(Capture(Tape(), stream))
+        default: Any = torch.cuda.default_generators[0]
+        generators: tuple[Generator, ...] = (
+            default,
+            *(generator for generator in self._registered if generator is not default),
+        )
+        captures.begin(Capture(Tape(), stream, generators))
         self._pool = pool if pool is not None else graph_pool_handle()
-        self._rng_state = torch.cuda.get_rng_state()
+        self._drawn_from = [(generator, generator.get_state()) for generator in generators]
+        for generator in generators:
+            generator.capturing = True
 
     def capture_end(self) -> None:
+        opened = captures.current_capture()
+        if opened is not None and opened.stream != current_stream():
+            raise RuntimeError("Capture must end on the same stream it began on.")
         capture = captures.end()
-        if self._rng_state is not None:  # capture executes nothing, so it draws nothing
-            torch.cuda.set_rng_state(self._rng_state)
-            self._rng_state = None
+        for generator, state in self._drawn_from:  # capture executes nothing, so it draws nothing
+            generator.set_state(state)
+        self._drawn_from = []
         with _as_the_device_runs():
-            if capture.refusal is not None:
+            failure = _failure_of(capture)
+            if failure is not None:
                 capture.tape.undo_writes()
                 assert self._pool is not None
                 _still_recording.add(self._pool)
-                raise CaptureInvalidated(
-                    "CUDA error: operation failed due to a previous error during capture. "
-                    f"The first refused operation: {capture.refusal}"
-                )
-            self._program = capture.tape.freeze()
+                raise CaptureInvalidated(failure)
+            self._program = Program(capture.tape)
+        for generator in capture.generators:
+            generator.capturing = False
         self.captures += 1
         assert self._pool is not None
         _pools.setdefault(self._pool, []).append(weakref.ref(self))
@@ -124,7 +154,7 @@ class CUDAGraph:
             )
         if self._program is None:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
-        with _as_the_device_runs():
+        with _device_lock, _as_the_device_runs():
             self._clobber_later_graphs()
             self._program.replay()
         self.replays += 1
@@ -146,12 +176,15 @@ class CUDAGraph:
             _pools[self._pool] = [ref for ref in _pools[self._pool] if ref() not in (None, self)]
 
     def pool(self) -> PoolHandle:
-        if self._pool is None:
+        if self._program is None or self._pool is None:
             raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
         return self._pool
 
     def register_generator_state(self, generator: torch.Generator) -> None:
-        """Generators of the emulated device advance with each replay by themselves."""
+        """Let the next capture draw from `generator`, which then advances with each replay."""
+        if not isinstance(generator, Generator) or generator.device.type != "cuda":
+            raise RuntimeError(f"Expected a 'cuda' device type for generator but found '{generator.device.type}'")
+        self._registered.append(generator)
 
     def enable_debug_mode(self) -> None:
         """`debug_dump` always works."""

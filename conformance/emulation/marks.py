@@ -11,6 +11,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 _SWEEP_EVERY = 4096
+_PEAK_RESOLUTION = 1 << 20
 
 
 class StorageMarks:
@@ -20,6 +21,7 @@ class StorageMarks:
         self._refs: dict[int, StorageWeakRef] = {}
         self._sweep_at = _SWEEP_EVERY
         self.peak_bytes = 0
+        self._live_at_most = 0  # live bytes when they were last counted, and all that was added since
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
         try:
@@ -36,6 +38,9 @@ class StorageMarks:
         if len(self._refs) >= self._sweep_at:
             self.sweep()
         self._refs[storage._cdata] = StorageWeakRef(storage)
+        self._live_at_most += storage.nbytes()
+        if self._live_at_most > self.peak_bytes + max(_PEAK_RESOLUTION, self.peak_bytes >> 6):
+            self.live_bytes()
 
     def has_storage(self, storage: torch.UntypedStorage) -> bool:
         return storage._cdata in self._refs
@@ -46,13 +51,17 @@ class StorageMarks:
         self._sweep_at = max(_SWEEP_EVERY, 2 * len(self._refs))
 
     def live_bytes(self) -> int:
-        """Bytes of all marked storages that are alive."""
+        """Bytes of all marked storages that are alive.
+
+        Counting visits each, so a new peak is looked for only when it may exceed the last by a MiB and by 1/64 of it.
+        """
         self.sweep()
         total = 0
         for ref in self._refs.values():
             storage = torch.UntypedStorage._new_with_weak_ptr(ref.cdata)
             if storage is not None:
                 total += storage.nbytes()
+        self._live_at_most = total
         self.peak_bytes = max(self.peak_bytes, total)
         return total
 

@@ -36,17 +36,17 @@ def _equal(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
     return None if same else READS_BACK
 
 
-def _is_mask(index: Any) -> bool:
+def is_mask(index: Any) -> bool:
     return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
 
 
 def _index(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    return STATIC_SHAPE if any(map(_is_mask, args[1])) else None
+    return STATIC_SHAPE if any(map(is_mask, args[1])) else None
 
 
 def _index_put(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
     one_value = args[2].numel() == 1
-    return STATIC_SHAPE if any(map(_is_mask, args[1])) and not one_value else None
+    return STATIC_SHAPE if any(map(is_mask, args[1])) and not one_value else None
 
 
 def _repeat_interleave(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
@@ -79,6 +79,9 @@ RULES: dict[str, Rule] = {
     "aten::linalg_cholesky": _always("It reads an error code back: call torch.linalg.cholesky_ex."),
     "aten::_nested_tensor_from_mask": _always(STATIC_SHAPE),
 }
+
+DECLINED = frozenset({"aten::bincount"})
+"""Torch notices a copy of pageable memory inside them: they raise, and the capture goes on."""
 
 TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy"})
 INDEXED = frozenset(

@@ -1,7 +1,8 @@
 """Streams and events of the emulated device.
 
 All work is done at once and in program order, so ordering between streams needs no bookkeeping. What remains is what
-code can see: identity, the current stream of a thread, and the calls that a capture refuses.
+code can see: identity, the current stream of a thread, which streams take part in a capture, and the calls that a
+capture refuses.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from typing import Any
 
 import torch
 
-from conformance.emulation.capture import refuse_while_capturing
+from conformance.emulation.capture import (
+    UNCAPTURED_WORK,
+    Capture,
+    current_capture,
+    refuse,
+    refuse_while_capturing,
+)
 
 CUDA0 = torch.device("cuda", 0)
 _handles = itertools.count(1)
 
 
 class Stream:
-    """Stands in for `torch.cuda.Stream`."""
+    """Stands in for `torch.cuda.Stream` and `torch.Stream`."""
 
     def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
         self.device = CUDA0
@@ -32,10 +39,21 @@ class Stream:
         self._previous: list[Stream] = []
 
     def wait_stream(self, stream: Stream) -> None:
-        """Nothing to wait for: earlier work is done."""
+        self.wait_event(stream.record_event())
 
     def wait_event(self, event: Event) -> None:
-        """Nothing to wait for: earlier work is done."""
+        """Earlier work is done. Within a capture, waiting is what makes a stream take part and what joins it again."""
+        capture = current_capture()
+        if capture is None or event._stream is None:
+            return
+        if event._capture is capture:
+            capture.streams.add(self)
+            capture.unjoined.discard(event._stream)
+            if event._stream != self:
+                capture.works_on(self)
+        elif self in capture.streams:
+            cure = "Let the other stream wait for the capturing one first, so that it takes part in the capture."
+            refuse("a wait for work outside the capture", cure, wording=UNCAPTURED_WORK)
 
     def record_event(self, event: Event | None = None) -> Event:
         event = event if event is not None else Event()
@@ -68,7 +86,7 @@ class Stream:
 
 
 class Event:
-    """Stands in for `torch.cuda.Event`. Times are the host's, in milliseconds."""
+    """Stands in for `torch.cuda.Event` and `torch.Event`. Times are the host's, in milliseconds."""
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
@@ -77,12 +95,17 @@ class Event:
         self.device = CUDA0
         self.cuda_event = next(_handles)
         self._recorded: float | None = None
+        self._stream: Stream | None = None
+        self._capture: Capture | None = None
 
     def record(self, stream: Stream | None = None) -> None:
         self._recorded = time.perf_counter()
+        self._stream = stream if stream is not None else current_stream()
+        capture = current_capture()
+        self._capture = capture if capture is not None and self._stream in capture.streams else None
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Nothing to wait for: earlier work is done."""
+        (stream if stream is not None else current_stream()).wait_event(self)
 
     def query(self) -> bool:
         refuse_while_capturing("Event.query")
@@ -115,6 +138,17 @@ def default_stream(device: Any = None) -> Stream:
 def set_stream(stream: Stream | None) -> None:
     if stream is not None:
         _current.stream = stream
+
+
+def capture_here() -> Capture | None:
+    """The open capture, if this thread's current stream takes part in it."""
+    capture = current_capture()
+    return capture if capture is not None and current_stream() in capture.streams else None
+
+
+def is_current_stream_capturing() -> bool:
+    """Stands in for `torch.cuda.is_current_stream_capturing`."""
+    return capture_here() is not None
 
 
 class StreamContext:

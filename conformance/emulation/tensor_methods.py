@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from conformance.emulation import refusals
-from conformance.emulation.capture import current_capture, refuse
+from conformance.emulation.capture import decline, refuse
+from conformance.emulation.streams import capture_here
 
 if TYPE_CHECKING:
     from conformance.emulation.device import EmulatedDevice
@@ -21,12 +22,14 @@ CPU = torch.device("cpu")
 _real_device = torch._C.TensorBase.device.__get__
 _real_to = torch._C.TensorBase.to
 _real_numpy = torch._C.TensorBase.numpy
+_real_repr: Any = torch.Tensor.__repr__
 _real_tolist = torch._C.TensorBase.tolist
 _real_is_pinned = torch._C.TensorBase.is_pinned
 _real_new_tensor = torch._C.TensorBase.new_tensor
 _real_tensor = torch.tensor
 _real_as_tensor = torch.as_tensor
-_real_storage_deepcopy = torch.UntypedStorage.__deepcopy__
+_real_type = torch._C.TensorBase.type
+_real_record_stream = torch._C.TensorBase.record_stream
 
 
 def tensor_attributes(device: EmulatedDevice) -> dict[str, Any]:
@@ -47,6 +50,8 @@ def tensor_attributes(device: EmulatedDevice) -> dict[str, Any]:
             non_blocking = bool(args[0]) if args else bool(kwargs.get("non_blocking", False))
             memory_format = kwargs.get("memory_format")
         else:
+            if args and type(args[0]) is int:  # torch parses it only where it knows an accelerator
+                args = (torch.device("cuda", args[0]), *args[1:])
             target, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args, **kwargs)
         return move(self, target, dtype, non_blocking, memory_format, copy)
 
@@ -88,9 +93,15 @@ def tensor_attributes(device: EmulatedDevice) -> dict[str, Any]:
         return _real_numpy(self, force=force)
 
     def tolist(self: torch.Tensor) -> Any:
-        if self in marks and current_capture() is not None:
-            refuse("Tensor.tolist", refusals.READS_BACK)
+        if self in marks and capture_here() is not None:
+            decline("Tensor.tolist", refusals.READS_BACK)
         return _real_tolist(self)
+
+    def to_text(self: torch.Tensor, *, tensor_contents: Any = None) -> str:
+        if self in marks and capture_here() is not None:
+            refuse("Tensor.__repr__", refusals.READS_BACK)
+        text: str = _real_repr(self, tensor_contents=tensor_contents)
+        return text
 
     def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
         return self in device_pinned
@@ -107,7 +118,23 @@ def tensor_attributes(device: EmulatedDevice) -> dict[str, Any]:
     def new_tensor(self: torch.Tensor, data: Any, **kwargs: Any) -> torch.Tensor:
         kwargs.setdefault("device", where(self))
         kwargs.setdefault("dtype", self.dtype)
-        return tensor_factories(device)[torch.tensor](data, **kwargs)  # type: ignore[no-any-return]
+        return tensor_factories(device)[_real_tensor](data, **kwargs)  # type: ignore[no-any-return]
+
+    def type_(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+        if dtype is None:
+            name: str = _real_type(self)
+            return name.replace("torch.", "torch.cuda.") if self in marks else name
+        if isinstance(dtype, torch.dtype):
+            return move(self, None, dtype, non_blocking)
+        name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
+        on_device = name.startswith("torch.cuda.")
+        host_type = name.replace("torch.cuda.", "torch.")
+        return _real_type(move(self, CUDA0 if on_device else CPU, None, non_blocking), host_type)
+
+    def record_stream(self: torch.Tensor, stream: Any) -> None:
+        """Nothing to keep: memory is freed when its last reference goes, and all work on it is done by then."""
+        if self not in marks:
+            _real_record_stream(self, stream)
 
     device_pinned = device.pinned
     return {
@@ -120,9 +147,12 @@ def tensor_attributes(device: EmulatedDevice) -> dict[str, Any]:
         "cpu": cpu,
         "numpy": numpy,
         "tolist": tolist,
+        "__repr__": to_text,
         "is_pinned": is_pinned,
         "pin_memory": pin_memory,
         "new_tensor": new_tensor,
+        "type": type_,
+        "record_stream": record_stream,
     }
 
 
@@ -156,15 +186,3 @@ def tensor_factories(device: EmulatedDevice) -> dict[Any, Any]:
         return made.to(CUDA0) if target.type == "cuda" else made
 
     return {_real_tensor: tensor, _real_as_tensor: as_tensor}
-
-
-def storage_deepcopy(device: EmulatedDevice) -> Any:
-    """`copy.deepcopy` of a tensor copies its storage below the dispatcher; the copy lives where the original does."""
-
-    def deepcopy(self: torch.UntypedStorage, memo: Any) -> Any:
-        copied = _real_storage_deepcopy(self, memo)  # type: ignore[no-untyped-call]
-        if device.marks.has_storage(self):
-            device.marks.add_storage(copied)
-        return copied
-
-    return deepcopy

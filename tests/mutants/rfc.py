@@ -120,7 +120,7 @@ MUTANTS = tuple(
             loses_last_frame,
             {"CG104", "CG201", "CG205", "CG206", "CG207", "CG210", "CG214", "CG305", "CG308", "CG601", "CG602"},
         ),
-        (keeps_padded_rows, {"CG104", "CG202", "CG205", "CG308"}),
+        (keeps_padded_rows, {"CG104", "CG202", "CG203", "CG205", "CG308"}),
         (trims_nominally, {"CG001", "CG104", "CG203", "CG205", "CG206", "CG207", "CG210", "CG214", "CG305", "CG308"}),
         (trims_to_longest_row, {"CG204", "CG213"}),
         (returns_static_output, {"CG209", "CG301", "CG302", "CG308", "CG601", "CG602", "CG603"}),

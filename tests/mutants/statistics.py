@@ -82,7 +82,7 @@ class AlternatesItsLayout(ReferenceAdapter):
 
 MUTANTS = (
     Mutant(with_adapter(ReferenceSpec, ReturnsParameters), frozenset({"CG901"})),
-    Mutant(with_adapter(ReferenceSpec, AlternatesItsLayout), frozenset({"CG901"})),
+    Mutant(with_adapter(ReferenceSpec, AlternatesItsLayout), frozenset({"CG209", "CG901"})),
     *(
         Mutant(with_runner(_counting(counts), name, f"{doc} {url}"), frozenset(codes))
         for counts, name, codes, doc, url in (

@@ -40,6 +40,9 @@ class Subject:
         self.spec, self.seed, self.checkpoint = spec, seed, checkpoint
         note(f"open {spec.name} seed {seed} checkpoint {checkpoint and checkpoint.name}")
 
+    def settle(self):
+        pass
+
     def close(self):
         note(f"close {self.spec.name}")
         if getattr(self.spec, "close_fails", False):

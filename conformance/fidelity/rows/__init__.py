@@ -1,0 +1,1 @@
+"""The rows of the fidelity table, one module a family of behaviours."""
