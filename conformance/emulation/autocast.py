@@ -79,13 +79,13 @@ class Autocast(torch_autocast):
             self._before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
             torch.set_autocast_enabled("cuda", self._enabled)
             torch.set_autocast_dtype("cuda", self.fast_dtype)
-        return super().__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *exception: Any) -> Any:
         if self._for_cuda:
             torch.set_autocast_enabled("cuda", self._before[0])
             torch.set_autocast_dtype("cuda", self._before[1])
-        return super().__exit__(*exception)
+        return super().__exit__(*exception)  # type: ignore[no-untyped-call]
 
 
 class CudaAutocast(Autocast):
