@@ -85,7 +85,7 @@ class Autocast(torch_autocast):
         if self._for_cuda:
             torch.set_autocast_enabled("cuda", self._before[0])
             torch.set_autocast_dtype("cuda", self._before[1])
-        return super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        return super().__exit__(*exception)
 
 
 class CudaAutocast(Autocast):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -25,9 +26,9 @@ class _CapturesTwice(GraphRunner):
 
 class _CapturesLate(GraphRunner):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        codes = kwargs["codes"]
-        frames, capturing = codes.shape[-1], torch.cuda.is_current_stream_capturing()
-        if self._warm and not self._closed and not capturing and frames > 8 and codes.shape[0] == 1:
+        codes, here = kwargs["codes"], os.getpid() == self._pid
+        frames, capturing = codes.shape[-1], here and torch.cuda.is_current_stream_capturing()
+        if here and self._warm and not self._closed and not capturing and frames > 8 and codes.shape[0] == 1:
             late = Bucket((("batch", 1), ("frames", frames)))
             super()._capture(late, torch.cuda.Stream(self._device))
         return super().__call__(*args, **kwargs)

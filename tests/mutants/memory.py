@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any
 
 import torch
@@ -50,7 +51,8 @@ class _KeepsResults(GraphRunner):
 
 class _KeepsInputs(GraphRunner):
     def _decide(self, inputs: dict[str, Any]) -> Any:
-        self.__dict__.setdefault("_seen", []).append([tensor.clone() for tensor in inputs.values()])
+        if os.getpid() == self._pid:
+            self.__dict__.setdefault("_seen", []).append([tensor.clone() for tensor in inputs.values()])
         return super()._decide(inputs)
 
 

@@ -138,6 +138,16 @@ def autocast_chooses_half_for_a_matmul_and_float_for_a_softmax(stage: Stage) -> 
         return [str(product.dtype), str(product.softmax(-1).dtype)]
 
 
+@frozen.returns([False, True, True, False, False])
+def autocast_is_enabled_within_and_not_after(stage: Stage) -> object:
+    seen = [torch.is_autocast_enabled("cuda")]
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        seen += [torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda") is torch.bfloat16]
+        with torch.autocast("cuda", enabled=False):
+            seen.append(torch.is_autocast_enabled("cuda"))
+    return [*seen, torch.is_autocast_enabled("cuda")]
+
+
 @frozen.returns("torch.float16")
 def autocast_takes_half_by_default(stage: Stage) -> object:
     with torch.autocast("cuda"):
