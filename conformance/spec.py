@@ -6,6 +6,7 @@ a missing package is one clear message and listing adapters stays fast.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ class AdapterSpec:
 
     def validate(self) -> None:
         """Raise :class:`SpecError` for a declaration that no run could make sense of. Builds nothing."""
-        where = f"{type(self).__module__}.{type(self).__qualname__}"
+        where = _place_of(type(self))
         for field in ("name", "adapter", "buckets", "sample_rate", "hop", "capabilities"):
             if getattr(self, field, None) is None:
                 raise SpecError(f"{where} declares no `{field}`; a spec must set it as a class attribute")
@@ -108,6 +109,14 @@ class AdapterSpec:
             BucketTable(self.buckets, self.adapter.axes)
         except AdapterError as error:
             raise SpecError(f"adapter {self.name!r} ({where}): {error}") from error
+
+
+def _place_of(spec: type[AdapterSpec]) -> str:
+    """`/path/spec.py:12 MySpec`, where the file can be read; the dotted name otherwise."""
+    try:
+        return f"{inspect.getfile(spec)}:{inspect.getsourcelines(spec)[1]} {spec.__qualname__}"
+    except (OSError, TypeError):
+        return f"{spec.__module__}.{spec.__qualname__}"
 
 
 def axis_label(axis: str) -> str:

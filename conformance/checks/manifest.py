@@ -117,7 +117,8 @@ def _require_padding(subject: Subject, sizes: Sizes, inputs: Inputs) -> None:
 
 def _require_contract(subject: Subject, spec: OutputSpec, sizes: Sizes, full: torch.Tensor) -> Mapping[str, int]:
     """Hold the formula against eager at a few lengths. Gives eager's length by the number of `of` units."""
-    assert spec.length is not None
+    if spec.length is None:
+        return {}
     bucket = sizes[spec.of]
     at = subject.adapter.length_positions(spec)[0]
     captured = full.shape[at]

@@ -78,7 +78,8 @@ class _Expected:
 
     def hit(self, sizes: Mapping[str, int]) -> None:
         bucket = self.table.lookup(sizes)
-        assert bucket is not None
+        if bucket is None:
+            raise LookupError(f"the script calls {dict(sizes)} as a hit, and no bucket holds it")
         self.calls += 1
         self.hits[cases.label(self.spec, bucket)] += 1
         self.computed += bucket.work

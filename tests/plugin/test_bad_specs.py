@@ -18,6 +18,12 @@ class Mine(Reference):
 """
 
 
+CHANGED = (
+    "import dataclasses; from conformance.capabilities import not_implemented, unsupported; "
+    "capabilities = dataclasses.replace(Reference.capabilities, {})"
+)
+
+
 def refusal(pytester: pytest.Pytester, source: str, *arguments: str) -> str:
     """The one line that the plugin says about a file of this source."""
     path = pytester.makepyfile(mine=source)
@@ -47,13 +53,21 @@ def refusal(pytester: pytest.Pytester, source: str, *arguments: str) -> str:
         ("build = AdapterSpec.build", "defines no `build`"),
         ("make_inputs = AdapterSpec.make_inputs", "defines no `make_inputs`"),
         ("hop = None", "declares no `hop`"),
+        ("capabilities = None", "declares no `capabilities`"),
+        ("capabilities = {}", "`capabilities` must be a Capabilities(...), found {}"),
+        (CHANGED.format('state=unsupported(" ")'), "capability 'state' is unsupported and says no reason"),
+        (CHANGED.format('state=not_implemented("soon")'), "capability 'state' is planned; give its issue's URL"),
+        (CHANGED.format("state=True"), "capability 'state' must be supported(), unsupported(reason) or"),
+        ("min_hit_rate = 2.0", "min_hit_rate must lie in 0..1, found 2.0"),
         ("import sys; sys.exit(3)", "does not import: SystemExit: 3"),
         ("raise ValueError('no weights')", "does not import: ValueError: no weights"),
         ("1 +", "does not import: SyntaxError"),
     ],
 )
 def test_a_senseless_spec_is_refused(pytester: pytest.Pytester, line: str, words: str) -> None:
-    assert words in refusal(pytester, GOOD.format(line=line))
+    said = refusal(pytester, GOOD.format(line=line))
+    assert words in said
+    assert "mine.py" in said or "adapter 'mine'" in said
 
 
 @pytest.mark.parametrize("seed", ["-1", "99999999999999999999"])
