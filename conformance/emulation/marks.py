@@ -7,6 +7,8 @@ mark is swept, so a key never means two storages.
 
 from __future__ import annotations
 
+import threading
+
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -15,10 +17,11 @@ _PEAK_RESOLUTION = 1 << 20
 
 
 class StorageMarks:
-    """A set of storages, held weakly."""
+    """A set of storages, held weakly. Threads may add while another sweeps: no mark is lost."""
 
     def __init__(self) -> None:
         self._refs: dict[int, StorageWeakRef] = {}
+        self._changes = threading.RLock()
         self._sweep_at = _SWEEP_EVERY
         self.peak_bytes = 0
         self._live_at_most = 0  # live bytes when they were last counted, and all that was added since
@@ -35,35 +38,38 @@ class StorageMarks:
     def add_storage(self, storage: torch.UntypedStorage) -> None:
         if storage._cdata in self._refs:
             return
-        if len(self._refs) >= self._sweep_at:
-            self.sweep()
-        self._refs[storage._cdata] = StorageWeakRef(storage)
-        self._live_at_most += storage.nbytes()
-        if self._live_at_most > self.peak_bytes + max(_PEAK_RESOLUTION, self.peak_bytes >> 6):
-            self.live_bytes()
+        with self._changes:
+            if len(self._refs) >= self._sweep_at:
+                self.sweep()
+            self._refs[storage._cdata] = StorageWeakRef(storage)
+            self._live_at_most += storage.nbytes()
+            if self._live_at_most > self.peak_bytes + max(_PEAK_RESOLUTION, self.peak_bytes >> 6):
+                self.live_bytes()
 
     def has_storage(self, storage: torch.UntypedStorage) -> bool:
         return storage._cdata in self._refs
 
     def sweep(self) -> None:
         """Forget storages that are gone."""
-        self._refs = {key: ref for key, ref in self._refs.items() if not ref.expired()}
-        self._sweep_at = max(_SWEEP_EVERY, 2 * len(self._refs))
+        with self._changes:
+            self._refs = {key: ref for key, ref in self._refs.items() if not ref.expired()}
+            self._sweep_at = max(_SWEEP_EVERY, 2 * len(self._refs))
 
     def live_bytes(self) -> int:
         """Bytes of all marked storages that are alive.
 
         Counting visits each, so a new peak is looked for only when it may exceed the last by a MiB and by 1/64 of it.
         """
-        self.sweep()
-        total = 0
-        for ref in self._refs.values():
-            storage = torch.UntypedStorage._new_with_weak_ptr(ref.cdata)
-            if storage is not None:
-                total += storage.nbytes()
-        self._live_at_most = total
-        self.peak_bytes = max(self.peak_bytes, total)
-        return total
+        with self._changes:
+            self.sweep()
+            total = 0
+            for ref in self._refs.values():
+                storage = torch.UntypedStorage._new_with_weak_ptr(ref.cdata)
+                if storage is not None:
+                    total += storage.nbytes()
+            self._live_at_most = total
+            self.peak_bytes = max(self.peak_bytes, total)
+            return total
 
     def clear(self) -> None:
         self._refs.clear()
