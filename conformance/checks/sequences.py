@@ -59,6 +59,7 @@ def sequences(subject: Subject) -> Evidence:
         max_examples=SEARCHED,
         database=None,
         deadline=None,
+        report_multiple_bugs=False,
         verbosity=Verbosity.quiet,
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),

@@ -6,6 +6,7 @@ from conformance.spec import AdapterSpec
 from tests.mutants import (
     addresses,
     capture,
+    evasions,
     inputs,
     lengths,
     manifest,
@@ -23,6 +24,7 @@ from tests.mutants.lengths import NoisySpec
 
 MUTANTS: tuple[Mutant, ...] = (
     *rfc.MUTANTS,
+    *evasions.MUTANTS,
     *manifest.MUTANTS,
     *capture.MUTANTS,
     *memory.MUTANTS,
