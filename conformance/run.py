@@ -20,9 +20,8 @@ from conformance.plugin import SUITE
 from conformance.registry import LoadedAdapter, load_adapters
 from conformance.report.terminal import FailureText, Status, close_run, failure_text, repeat_command, status
 from conformance.session import KitSession, Options, SuiteCase, describe
+from conformance.shadowing import KIT_FIXTURES, refuse_shadowing_conftests
 from conformance.verdict import worse
-
-KIT_FIXTURES = ("emulated_cuda",)
 
 
 class ConformanceRun:
@@ -54,6 +53,8 @@ class ConformanceRun:
         except ConformanceError as error:
             raise pytest.UsageError(" ".join(str(error).split())) from error
         _refuse_shadowed_fixtures(config)
+        if config.args_source is pytest.Config.ArgsSource.ARGS:
+            refuse_shadowing_conftests(Path(argument.partition("::")[0]) for argument in config.args)
         drop_default_paths(config)
         return cls(config, kit)
 
@@ -72,10 +73,6 @@ class ConformanceRun:
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         name_item(item)
-
-    def pytest_collection_finish(self) -> None:
-        if not self.is_worker:  # conftests of subfolders are loaded only now; a worker has no way to say it in one line
-            _refuse_shadowed_fixtures(self.config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(

@@ -165,3 +165,19 @@ def test_an_authors_own_package_named_runner(toy_kit: pytest.Pytester, spec: Wri
     toy_kit.mkpydir("runner")
     line = refusal(run_toy(f"--adapter={spec()}"))
     assert line.startswith(f"ERROR: `import runner` finds {toy_kit.path}/runner/__init__.py, not audiograph's (")
+
+
+@pytest.mark.parametrize("distributed", DISTRIBUTION)
+@pytest.mark.parametrize(
+    "head", ["@pytest.fixture\ndef emulated_cuda():", "@pytest.fixture(name='emulated_cuda')\ndef f():"]
+)
+def test_a_fixture_in_a_subfolders_conftest_is_refused_before_anything_runs(
+    toy_kit: pytest.Pytester, run_toy: RunToy, spec: WriteSpec, head: str, distributed: tuple[str, ...]
+) -> None:
+    token = spec()
+    folder = toy_kit.mkdir("theirs")
+    (folder / "conftest.py").write_text(f"import pytest\n\n{head}\n    return 1\n")
+    (folder / "test_theirs.py").write_text("def test_theirs():\n    pass\n")
+    line = refusal(run_toy(f"--adapter={token}", "theirs", *distributed))
+    assert "theirs/conftest.py:" in line
+    assert "defines the fixture 'emulated_cuda', which is audiograph's; rename it" in line
