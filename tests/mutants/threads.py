@@ -29,9 +29,19 @@ class _NoLock:
 
 
 class _Unlocked(GraphRunner):
+    """All calls share one stream: two replays at once would read one another's indices, and a GPU is lost to that."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._lock = _NoLock()  # type: ignore[assignment]
+        self._stream = torch.cuda.Stream()
+
+    def _replay(self, *args: Any) -> Any:
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            result = super()._replay(*args)
+        self._stream.synchronize()
+        return result
 
 
 class LoadsSlowly(ReferenceAdapter):
