@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from conformance.capabilities import Capabilities, validate_capabilities
 from conformance.errors import SpecError
+from conformance.traces import Trace
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +36,8 @@ class AdapterSpec:
     `buckets` are the capture shapes, e.g. `{"batch": 1, "frames": 8}`, one size for each axis of the adapter.
     `hop` is the number of output samples that one input frame stands for; failures are located in frames with it.
     `capabilities` is its spec sheet: every claim is given, and every claim is checked.
-    `trace` are the axis sizes of typical calls in serving, of which at least `min_hit_rate` must replay.
+    `trace` are the calls of serving, usually `load_trace(__file__)`, of which at least `min_hit_rate` must replay on
+    a runner of `serving_buckets`: those of production, or `buckets` where none are given.
     `left_context` is how many frames before a chunk its samples depend on; a spec that claims streaming gives it.
     `lengths_input` names the input that holds the rows' lengths, where the module itself reads them.
     """
@@ -46,7 +48,8 @@ class AdapterSpec:
     sample_rate: int  # Hz
     hop: int
     capabilities: ClassVar[Capabilities]
-    trace: ClassVar[tuple[Mapping[str, int], ...]] = ()
+    trace: ClassVar[Trace | None] = None
+    serving_buckets: ClassVar[tuple[Mapping[str, int], ...]] = ()
     min_hit_rate: ClassVar[float] = 1.0
     left_context: ClassVar[int] = 0
     lengths_input: ClassVar[str | None] = None
@@ -88,8 +91,13 @@ class AdapterSpec:
         validate_capabilities(self.capabilities, f"adapter {self.name!r} ({where})")
         if not 0.0 <= self.min_hit_rate <= 1.0:
             raise SpecError(f"adapter {self.name!r}: min_hit_rate must lie in 0..1, found {self.min_hit_rate!r}")
-        if not isinstance(self.buckets, (tuple, list)):
-            raise SpecError(f"{where}: `buckets` must be a tuple of mappings, found {self.buckets!r}")
+        for field in ("buckets", "serving_buckets"):
+            if not isinstance(getattr(self, field), (tuple, list)):
+                raise SpecError(f"{where}: `{field}` must be a tuple of mappings, found {getattr(self, field)!r}")
+        if self.trace is not None and not isinstance(self.trace, Trace):
+            raise SpecError(
+                f"{where}: `trace` must be load_trace(__file__) or Trace.of(sizes, …), found {self.trace!r}"
+            )
         for field in ("sample_rate", "hop"):
             value = getattr(self, field)
             if type(value) is not int or value < 1:
@@ -107,8 +115,13 @@ class AdapterSpec:
         try:
             self.adapter.validate_declaration()
             BucketTable(self.buckets, self.adapter.axes)
+            if self.serving_buckets:
+                BucketTable(self.serving_buckets, self.adapter.axes)
         except AdapterError as error:
             raise SpecError(f"adapter {self.name!r} ({where}): {error}") from error
+        for call in self.trace.calls if self.trace else ():
+            if call.sizes.keys() != self.adapter.axes.keys():
+                raise SpecError(f"{where}: the trace gives {dict(call.sizes)}; the axes are {list(self.adapter.axes)}")
 
 
 def _place_of(spec: type[AdapterSpec]) -> str:

@@ -10,6 +10,7 @@ import torch
 
 from conformance.capabilities import Capabilities, supported, unsupported
 from conformance.spec import AdapterSpec, Requirement
+from conformance.traces import Trace
 from runner import GraphAdapter
 
 from .adapter import MossTTSAdapter
@@ -107,7 +108,7 @@ class MossTTSSpec(AdapterSpec):
         zero_length=unsupported("a request has at least one frame"),
         threads=supported(),
     )
-    trace = (
+    trace = Trace.of(
         {"batch": 1, "frames": 4},
         {"batch": 1, "frames": 7},
         {"batch": 2, "frames": 8},

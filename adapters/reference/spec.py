@@ -9,6 +9,7 @@ import torch
 
 from conformance.capabilities import Capabilities, supported, unsupported
 from conformance.spec import AdapterSpec
+from conformance.traces import Trace
 from runner import GraphAdapter
 
 from .adapter import HOP, CausalCodec, ReferenceAdapter
@@ -39,7 +40,7 @@ class ReferenceSpec(AdapterSpec):
         zero_length=unsupported("a request has at least one frame"),
         threads=supported(),
     )
-    trace = (
+    trace = Trace.of(
         {"batch": 1, "frames": 4},
         {"batch": 1, "frames": 7},
         {"batch": 2, "frames": 8},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -15,7 +15,6 @@ from conformance.compare import Advice, require_equal
 from conformance.evidence import call, graphed_call, located
 from conformance.graphlog import around_forward
 from conformance.malformed import malformed_inputs
-from conformance.observe import Seen
 from conformance.outer_miss import require_outer_right, warm_inside
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Subject
@@ -223,25 +222,29 @@ def hit_rate(subject: Subject) -> Evidence:
     Why it matters: buckets that miss real sizes by one leave most calls eager, and nothing is wrong but the bill: 39 %
     were graphed in one case. https://github.com/sgl-project/sglang-omni/pull/886
 
-    How it is checked: each call of the trace is made once, and replays are observed.
+    How it is checked: each size of the trace is called once, on a runner with the buckets of production; replays are
+    observed, and weighed with how often the trace makes the call.
 
     If it fails: declare buckets for the sizes that are missed, or correct the trace.
     """
-    missed = [sizes for sizes in subject.spec.trace if not _replays(subject, sizes).replays]
-    rate = 1 - len(missed) / len(subject.spec.trace)
+    trace = subject.spec.trace
+    assert trace is not None
+    with contextlib.ExitStack() as stack:
+        served = subject
+        if subject.spec.serving_buckets:
+            served = stack.enter_context(subject.sibling(buckets=subject.spec.serving_buckets))
+        missed = [one for one in trace.calls if not call(served, "CG407", served.draw(one.sizes, "CG407"))[1].replays]
+    rate = 1 - sum(one.count for one in missed) / trace.total
     if rate < subject.spec.min_hit_rate:
+        labels = [f"{cases.label(subject.spec, one.sizes)} ({one.count}×)" for one in missed]
         raise CheckFailed(
             "CG407",
-            f"{rate:.0%} of {len(subject.spec.trace)} typical calls were replayed, {subject.spec.min_hit_rate:.0%} "
-            f"were promised; missed: {', '.join(cases.label(subject.spec, sizes) for sizes in missed[:4])}",
+            f"{rate:.0%} of {trace.total} typical calls were replayed, {subject.spec.min_hit_rate:.0%} were promised; "
+            f"missed: {', '.join(labels[:4])}",
             likely="no bucket holds these sizes, or the lookup does not find it  (class N)",
             cure="declare buckets for the sizes that are missed, or correct the trace",
         )
-    return {"hit_rate": rate, "calls": len(subject.spec.trace)}
-
-
-def _replays(subject: Subject, sizes: Mapping[str, int]) -> Seen:
-    return call(subject, "CG407", subject.draw(sizes, "CG407"))[1]
+    return {"hit_rate": rate, "calls": trace.total, "sizes": len(trace.calls)}
 
 
 @check("CG408", "deployed-callable", "what is captured, what the fallback runs and the reference are one", cases=_one)

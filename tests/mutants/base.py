@@ -12,6 +12,7 @@ from torch import nn
 
 from conformance.registry import bundled_folder, load_file
 from conformance.spec import AdapterSpec
+from conformance.traces import Trace
 from runner import PADDED, AxisMode, GraphAdapter, GraphRunner, InputSpec, OutputSpec, PerRowLengths
 
 _reference: Any = type(load_file(bundled_folder() / "reference" / "spec.py"))
@@ -68,7 +69,7 @@ class ReferenceSpec(_reference):
 
     name = "correct_reference"
     buckets = ({"batch": 1, "frames": 4}, {"batch": 1, "frames": 8}, {"batch": 4, "frames": 8})
-    trace = ({"batch": 1, "frames": 4}, {"batch": 1, "frames": 7}, {"batch": 3, "frames": 8})
+    trace = Trace.of({"batch": 1, "frames": 4}, {"batch": 1, "frames": 7}, {"batch": 3, "frames": 8})
 
     def build(self, device: torch.device, checkpoint: Path | None) -> Any:
         return self.adapter(super().build(device, checkpoint).module)

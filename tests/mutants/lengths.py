@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from conformance.capabilities import supported, unsupported
+from conformance.traces import Trace
 from runner import EXACT, GraphRunner
 from tests.mutants.base import HOP, Mutant, ReferenceAdapter, ReferenceSpec, with_adapter, with_runner
 
@@ -151,7 +152,7 @@ class NoisySpec(ReferenceSpec):
     name = "correct_noisy"
     adapter = NoisyAdapter
     buckets = ({"batch": 1, "frames": 4}, {"batch": 1, "frames": 8})
-    trace = buckets
+    trace = Trace.of(*buckets)
     capabilities = replace(
         ReferenceSpec.capabilities,
         randomness=supported(),

@@ -8,6 +8,7 @@ from unittest import mock
 
 import torch
 
+from conformance.traces import Trace
 from runner import BucketTable, Fallback, FallbackReason, GraphRunner
 from tests.mutants.base import Mutant, ReferenceAdapter, ReferenceSpec, with_adapter, with_runner
 
@@ -98,7 +99,7 @@ class _DeclaresTooFewBuckets(ReferenceSpec):
     """
 
     name = "DeclaresTooFewBuckets"
-    trace = ({"batch": 1, "frames": 8}, {"batch": 1, "frames": 9})
+    trace = Trace.of({"batch": 1, "frames": 8}, {"batch": 1, "frames": 9})
 
 
 class _FallsBackToTheModule(GraphRunner):

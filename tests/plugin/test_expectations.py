@@ -22,13 +22,14 @@ ENTRY = {
     "expires": "2027-06-30",
 }
 SPEC = """
+from conformance.traces import Trace
 from tests.mutants.rfc import trims_nominally
 
 
 class Known(trims_nominally):
     name = "known"
     buckets = ({"batch": 1, "frames": 4},)
-    trace = ({"batch": 1, "frames": 4},)
+    trace = Trace.of({"batch": 1, "frames": 4})
 """
 
 
