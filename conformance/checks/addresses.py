@@ -15,9 +15,9 @@ from conformance.cases import Sizes
 from conformance.catalogue import Case, CheckFailed, Evidence, check
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call, graphed_call, located
+from conformance.instruments.sweeps import full_and_padded, largest, require_parity
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Outputs, Subject, snapshot
-from conformance.sweeps import full_and_padded, largest, require_parity
 
 
 def _one(_: AdapterSpec) -> Iterator[Case]:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import torch
 
 from conformance import cases
-from conformance.capture_audit import audit_capture, failing_capture
 from conformance.cases import Sizes
 from conformance.catalogue import Case, CheckFailed, Evidence, check
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call, graphed_call
-from conformance.graphlog import log_graphs
-from conformance.purity import changes, photograph, states_in_use
+from conformance.instruments.capture_audit import audit_capture, failing_capture
+from conformance.instruments.graphlog import log_graphs
+from conformance.instruments.purity import changes, photograph, states_in_use
 from conformance.spec import AdapterSpec
 from conformance.subject import Subject
 

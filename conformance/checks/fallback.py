@@ -7,7 +7,7 @@ from conformance.cases import Sizes
 from conformance.catalogue import CheckFailed, Evidence, check
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call, graphed_call
-from conformance.outer import outer_capture
+from conformance.instruments.outer import outer_capture
 from conformance.subject import Subject, snapshot
 
 

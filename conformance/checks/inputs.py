@@ -13,11 +13,11 @@ from conformance.cases import Sizes
 from conformance.catalogue import Case, CheckFailed, Evidence, check
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call, graphed_call, located
-from conformance.layouts import LAYOUTS
-from conformance.precision import autocast, in_precision, low_precision_noise
+from conformance.instruments.layouts import LAYOUTS
+from conformance.instruments.precision import autocast, in_precision, low_precision_noise
+from conformance.instruments.sweeps import full_and_padded, largest, padded, require_parity
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Subject
-from conformance.sweeps import full_and_padded, largest, padded, require_parity
 
 
 def _one(_: AdapterSpec) -> Iterator[Case]:

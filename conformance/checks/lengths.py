@@ -9,10 +9,10 @@ from conformance.cases import ROWS, Sizes
 from conformance.catalogue import Case, Evidence, check
 from conformance.compare import Advice, require_equal
 from conformance.evidence import graphed_call, located
+from conformance.instruments.static_memory import poisoned, rewritten_memory
+from conformance.instruments.sweeps import full_and_padded, padded, require_parity, sizes_along, smallest
 from conformance.spec import AdapterSpec
-from conformance.static_memory import poisoned, rewritten_memory
 from conformance.subject import Inputs, Subject
-from conformance.sweeps import full_and_padded, padded, require_parity, sizes_along, smallest
 
 
 def _every_size(spec: AdapterSpec) -> Iterator[Case]:

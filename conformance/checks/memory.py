@@ -11,8 +11,8 @@ from conformance import cases
 from conformance.catalogue import Case, CheckFailed, Evidence, check
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call
-from conformance.footprint import SEGMENT, allocated, measuring, reserved, static_bytes
-from conformance.graphlog import GraphLog, log_graphs
+from conformance.instruments.footprint import SEGMENT, allocated, measuring, reserved, static_bytes
+from conformance.instruments.graphlog import GraphLog, log_graphs
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Subject
 

@@ -13,12 +13,12 @@ from conformance.cases import Sizes
 from conformance.catalogue import Case, CheckFailed, Evidence, check
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call, graphed_call, located
-from conformance.graphlog import around_forward
-from conformance.malformed import malformed_inputs
-from conformance.outer_miss import require_outer_right, warm_inside
+from conformance.instruments.graphlog import around_forward
+from conformance.instruments.malformed import malformed_inputs
+from conformance.instruments.outer_miss import require_outer_right, warm_inside
+from conformance.instruments.sweeps import full_and_padded, sizes_along
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Subject
-from conformance.sweeps import full_and_padded, sizes_along
 from runner import Bucket, GraphConfig
 
 _SWITCHES = {

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from conformance import cases
 from conformance.catalogue import Case, CheckFailed, Evidence, check
-from conformance.sequences import ACTIONS, CODE, Step, program, run_steps
+from conformance.instruments.sequences import ACTIONS, CODE, Step, program, run_steps
+from conformance.instruments.sweeps import largest
 from conformance.spec import AdapterSpec
 from conformance.subject import Subject
-from conformance.sweeps import largest
 
 SEARCHED = 6
 """Sequences that are tried where none fails."""

@@ -13,8 +13,8 @@ from conformance import cases
 from conformance.cases import Sizes
 from conformance.catalogue import Case, CheckFailed, Evidence, check
 from conformance.evidence import call
-from conformance.graphlog import GraphLog, log_graphs
-from conformance.outer import outer_capture
+from conformance.instruments.graphlog import GraphLog, log_graphs
+from conformance.instruments.outer import outer_capture
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Subject
 from runner import GraphConfig

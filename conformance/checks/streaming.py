@@ -11,9 +11,9 @@ from conformance.cases import ROWS
 from conformance.catalogue import Case, CheckFailed, Evidence, check
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call, graphed_call, located
+from conformance.instruments.sweeps import largest, smallest
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Outputs, Subject
-from conformance.sweeps import largest, smallest
 from runner import PerRowLengths
 
 

@@ -14,8 +14,8 @@ from conformance.cases import Sizes
 from conformance.catalogue import Case, CheckFailed, Evidence, check
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call
-from conformance.graphlog import Forward, around_forward
-from conformance.parallel import Stuck, in_fork, in_threads
+from conformance.instruments.graphlog import Forward, around_forward
+from conformance.instruments.parallel import Stuck, in_fork, in_threads
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Outputs, Subject, snapshot
 

@@ -8,7 +8,7 @@ from conformance.cases import Sizes
 from conformance.catalogue import CheckFailed
 from conformance.compare import Advice, require_equal
 from conformance.evidence import located
-from conformance.outer import outer_capture
+from conformance.instruments.outer import outer_capture
 from conformance.subject import Subject
 
 

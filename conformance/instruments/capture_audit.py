@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from conformance.graphlog import Forward, around_forward, sizes_of
+from conformance.instruments.graphlog import Forward, around_forward, sizes_of
 from conformance.subject import Inputs, Subject
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep

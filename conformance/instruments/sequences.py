@@ -12,10 +12,10 @@ import torch
 from conformance.catalogue import CheckFailed
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call, graphed_call, located
-from conformance.graphlog import around_forward
-from conformance.outer import outer_capture
+from conformance.instruments.graphlog import around_forward
+from conformance.instruments.outer import outer_capture
+from conformance.instruments.sweeps import largest
 from conformance.subject import Outputs, Subject, snapshot
-from conformance.sweeps import largest
 
 CODE = "CG308"
 Step = tuple[str, Mapping[str, int]]
@@ -155,7 +155,7 @@ def program(subject: Subject, steps: Sequence[Step]) -> str:
     return (
         "from conformance.device import open_device\n"
         "from conformance.registry import load_adapters\n"
-        "from conformance.sequences import run_steps\n"
+        "from conformance.instruments.sequences import run_steps\n"
         "from conformance.subject import open_subject\n\n"
         f"steps = [\n    {lines},\n]\n"
         f"with open_device({subject.machine.device!r}) as machine:\n"

@@ -1,4 +1,4 @@
-"""One subject in a process that has done nothing yet: `python -m conformance.fresh DOOR DEVICE SEED`.
+"""One subject in a process that has done nothing yet: `python -m conformance.instruments.fresh DOOR DEVICE SEED`.
 
 The child prints one line of JSON: `{"captures": 3, "replays": 3}`, with `problem` where the promise is broken, or
 `{"error": ...}` where the subject could not be built at all.
