@@ -36,7 +36,9 @@ def exact_with_rows(spec: AdapterSpec) -> Iterator[Case]:
 
 
 def _around_edges(spec: AdapterSpec, axis: str) -> Iterator[Case]:
-    """Sizes along `axis` just under and just over each bucket's edge, the other axes filled exactly."""
+    """Sizes along `axis`, if it is one, just under and just over each bucket's edge, the other axes filled exactly."""
+    if axis not in spec.adapter.axes:
+        return
     table = BucketTable(spec.buckets, spec.adapter.axes)
     tried: set[str] = set()
     for bucket in spec.buckets:

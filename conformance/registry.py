@@ -23,7 +23,7 @@ from types import ModuleType
 from conformance.errors import AdapterLoadError, AdapterNotFound, MissingPackage, SpecError
 from conformance.spec import AdapterSpec
 
-ALL = "all"
+ALL = "all"  # adapters on the reference runner; `all@vllm_omni`: the wrappers that vllm_omni ships
 ENTRY_POINTS = "audiograph.adapters"
 _NAMESPACE = "_audiograph_adapters"
 _NAME = re.compile(r"[\w.@-]+")
@@ -104,6 +104,11 @@ def load_adapters(tokens: Iterable[str]) -> tuple[LoadedAdapter, ...]:
     return tuple(loaded.values())
 
 
+def spec_of(name: str) -> AdapterSpec:
+    """The spec of a known adapter, for another spec that builds on it. Raises as :func:`load_adapters` does."""
+    return _by_name(name).spec
+
+
 def load_file(path: Path) -> AdapterSpec:
     """The one spec that a Python file holds: `SPEC = ...`, or the only subclass of AdapterSpec that it defines."""
     path = path.resolve()
@@ -129,9 +134,13 @@ def load_file(path: Path) -> AdapterSpec:
 
 def _expand(tokens: Iterable[str]) -> Iterator[LoadedAdapter]:
     for token in tokens:
-        if token == ALL:
-            for name in dict.fromkeys(known.name for known in known_adapters()):
-                yield _by_name(name)
+        everything, _, package = token.partition("@")
+        if everything == ALL:
+            names = list(dict.fromkeys(known.name for known in known_adapters()))
+            chosen = [name for name in names if name.partition("@")[2] == package]
+            if not chosen:
+                raise AdapterNotFound(_unknown(token, names))
+            yield from map(_by_name, chosen)
         elif ":" in token and not Path(token).exists():
             yield LoadedAdapter(token, _by_attribute(token), token)
         elif token.endswith(".py") or "/" in token or "\\" in token or token in (".", ".."):

@@ -39,6 +39,7 @@ class AdapterSpec:
     `trace` are the calls of serving, usually `load_trace(__file__)`, of which at least `min_hit_rate` must replay on
     a runner of `serving_buckets`: those of production, or `buckets` where none are given.
     `left_context` is how many frames before a chunk its samples depend on; a spec that claims streaming gives it.
+    `takes_pool` says that `make_runner` hands its pool on; a wrapper without such an argument cannot.
     `lengths_input` names the input that holds the rows' lengths, where the module itself reads them.
     """
 
@@ -55,6 +56,7 @@ class AdapterSpec:
     lengths_input: ClassVar[str | None] = None
     requires: ClassVar[tuple[Requirement, ...]] = ()
     loads_checkpoints: ClassVar[bool] = False
+    takes_pool: ClassVar[bool] = True
 
     def build(self, device: torch.device, checkpoint: Path | None) -> GraphAdapter:
         """The adapter around its real module on `device`: tiny random weights, or those of `checkpoint`.
@@ -76,6 +78,19 @@ class AdapterSpec:
         from runner import GraphRunner
 
         return GraphRunner(adapter, self.buckets, device=device, config=config, pool=pool)
+
+    def captured(self, adapter: GraphAdapter) -> tuple[Any, str]:
+        """The object and its attribute that is captured, and that the eager path calls: the kit listens there."""
+        return adapter, "forward"
+
+    def captured_sizes(self, adapter: GraphAdapter, arguments: tuple[Any, ...]) -> dict[str, int]:
+        """The size of each axis, as the positional arguments of what is captured have it."""
+        return {
+            str(axis): int(size)
+            for spec, tensor in zip(adapter.device_inputs(), arguments, strict=True)
+            for axis, size in zip(spec.axes, tensor.shape, strict=True)
+            if axis in adapter.axes
+        }
 
     def module(self, adapter: GraphAdapter) -> torch.nn.Module:
         """The module behind `adapter`, whose parameters, buffers and attributes the kit watches."""

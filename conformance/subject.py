@@ -21,6 +21,7 @@ from conformance.catalogue import Machine
 from conformance.errors import ConformanceError
 from conformance.noise import Noise, measure_noise
 from conformance.observe import Observer, Seen
+from conformance.shared_pool import renew_shared_pool, shared_pool
 from conformance.spec import AdapterSpec
 from runner import Bucket, BucketTable, GraphAdapter, GraphConfig, GraphRunner, OutputSpec, PerRowLengths
 
@@ -82,10 +83,21 @@ class Subject:
     def settle(self) -> None:
         """Undo what a refused operation of an earlier case left behind.
 
-        Torch leaves the default generator in capture mode, where it gives no numbers, until another capture ends.
+        Torch leaves the default generator in capture mode, where it gives no numbers, until another capture ends; and
+        the capture's pool recording, so that vLLM's shared one takes no further capture.
         """
+        pool = shared_pool()
+        try:
+            self._capture_a_little(pool)
+        except RuntimeError:
+            if pool is None:
+                raise
+            renew_shared_pool()
+            self._capture_a_little(None)
+
+    def _capture_a_little(self, pool: Any) -> None:
         side = torch.cuda.Stream()
-        with torch.cuda.stream(side), torch.cuda.graph(torch.cuda.CUDAGraph(), stream=side):
+        with torch.cuda.stream(side), torch.cuda.graph(torch.cuda.CUDAGraph(), pool=pool, stream=side):
             torch.zeros(1, device=self.device)
 
     @property

@@ -24,9 +24,10 @@ def _once(_: AdapterSpec) -> Iterator[Case]:
     yield Case("")
 
 
-def _bytes_and_pool(_: AdapterSpec) -> Iterator[Case]:
+def _bytes_and_pool(spec: AdapterSpec) -> Iterator[Case]:
     yield Case("bytes", {"given_pool": False})
-    yield Case("given-pool", {"given_pool": True})
+    if spec.takes_pool:
+        yield Case("given-pool", {"given_pool": True})
 
 
 @check(

@@ -13,11 +13,14 @@ from typing import Any
 
 import torch
 
-from conformance.instruments.graphlog import Forward, around_forward, sizes_of
+from conformance.instruments.graphlog import Forward, around_forward
 from conformance.subject import Inputs, Subject
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_KIT = os.path.dirname(__file__) + os.sep
+_KIT = tuple(
+    os.path.join(os.path.dirname(os.path.dirname(__file__)), room) + os.sep
+    for room in ("instruments", "emulation", "checks")
+)
 _CURE = re.compile(r"The first refused operation: .*? at [^\n]*?\. (?P<cure>[A-Z][^\n]*)$", re.S)
 
 
@@ -31,18 +34,29 @@ class Refusal:
 
 
 def audit_capture(subject: Subject, inputs: Inputs) -> Refusal | None:
-    """Capture the module on `inputs`. None where it succeeds; the current stream is put back either way."""
-    tensors = [inputs[spec.name] for spec in subject.adapter.device_inputs()]
+    """Capture what the subject captures, called as eager calls it for `inputs`. None where it succeeds.
+
+    The current stream is put back either way.
+    """
+    calls: list[tuple[Forward, tuple[Any, ...]]] = []
+
+    def listen(original: Forward, arguments: tuple[Any, ...]) -> Any:
+        calls.append((original, arguments))
+        return original(*arguments)
+
+    with around_forward(subject, listen):
+        subject.eager(inputs)
+    forward, arguments = calls[-1]
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(side), torch.no_grad():
         for _ in range(2):
-            subject.adapter.forward(*tensors)
+            forward(*arguments)
         torch.cuda.synchronize()
         try:
             with torch.cuda.graph(graph, stream=side):
-                result = subject.adapter.forward(*tensors)
+                result = forward(*arguments)
         except Exception as error:
             return _refusal(error)
     del result
@@ -64,7 +78,7 @@ def _user_line(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_TORCH, _KIT)) and os.path.isabs(frame.filename)
+        if not frame.filename.startswith((_TORCH, *_KIT)) and os.path.isabs(frame.filename)
     ]
     if not frames:
         return ""
@@ -91,7 +105,7 @@ def failing_capture(subject: Subject, number: int) -> Iterator[FailedCapture]:
         if torch.cuda.is_current_stream_capturing():
             failed.begun += 1
             if failed.begun == number + 1:
-                failed.sizes = sizes_of(subject, tensors)
+                failed.sizes = subject.spec.captured_sizes(subject.adapter, tensors)
                 torch.cuda.synchronize()
         return result
 

@@ -7,6 +7,7 @@ with while a capture is open.
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -34,30 +35,24 @@ class GraphLog:
         return [self.sizes[position] if position >= 0 else None for position in self.replays]
 
 
-def sizes_of(subject: Subject, tensors: tuple[torch.Tensor, ...]) -> dict[str, int]:
-    """The size of each axis of the adapter, as the module's own inputs have it."""
-    sizes: dict[str, int] = {}
-    for spec, tensor in zip(subject.adapter.device_inputs(), tensors, strict=True):
-        for axis, size in zip(spec.axes, tensor.shape, strict=True):
-            if axis in subject.adapter.axes:
-                sizes[str(axis)] = int(size)
-    return sizes
-
-
 @contextlib.contextmanager
-def around_forward(subject: Subject, around: Callable[[Forward, tuple[torch.Tensor, ...]], Any]) -> Iterator[None]:
-    """Every call of the adapter's module goes through `around(forward, tensors)` meanwhile."""
-    adapter: Any = subject.adapter
-    own = vars(adapter).get("forward")
-    original = adapter.forward
-    adapter.forward = lambda *tensors: around(original, tensors)
+def around_forward(subject: Subject, around: Callable[[Forward, tuple[Any, ...]], Any]) -> Iterator[None]:
+    """Every call of what the subject captures goes through `around(forward, arguments)` meanwhile, eager ones too."""
+    owner, name = subject.spec.captured(subject.adapter)
+    own = vars(owner).get(name)
+    original = getattr(owner, name)
+
+    def listened(*arguments: Any, **named: Any) -> Any:
+        return around(functools.partial(original, **named) if named else original, arguments)
+
+    setattr(owner, name, listened)
     try:
         yield
     finally:
         if own is None:
-            del adapter.forward
+            delattr(owner, name)
         else:
-            adapter.forward = own
+            setattr(owner, name, own)
 
 
 @contextlib.contextmanager
@@ -68,10 +63,10 @@ def log_graphs(subject: Subject) -> Iterator[GraphLog]:
     originals: Mapping[str, Any] = {name: vars(owner)[name] for name in ("capture_end", "replay")}
     captured: dict[str, int] = {}
 
-    def forward(original: Forward, tensors: tuple[torch.Tensor, ...]) -> Any:
+    def forward(original: Forward, tensors: tuple[Any, ...]) -> Any:
         result = original(*tensors)
         if torch.cuda.is_current_stream_capturing():
-            captured.update(sizes_of(subject, tensors))
+            captured.update(subject.spec.captured_sizes(subject.adapter, tensors))
             leaves = torch.utils._pytree.tree_leaves(result)
             log.statics += [weakref.ref(leaf) for leaf in (*tensors, *leaves) if isinstance(leaf, torch.Tensor)]
         return result

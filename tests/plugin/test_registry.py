@@ -10,7 +10,7 @@ import pytest
 
 from conformance import registry
 from conformance.cli import describe_known
-from conformance.errors import AdapterLoadError
+from conformance.errors import AdapterLoadError, AdapterNotFound
 from conformance.spec import AdapterSpec
 
 SPEC = """
@@ -82,6 +82,16 @@ def test_every_token_for_one_file_is_one_adapter(shelf: Path, monkeypatch: pytes
 def test_all_means_every_name_and_each_token_repeats_one(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [entry_point("gamma")])
     assert [adapter.token for adapter in registry.load_adapters(["all"])] == ["alpha", "beta", "gamma"]
+
+
+def test_all_of_a_package_means_its_wrappers_and_all_leaves_them_out(shelf: Path) -> None:
+    (shelf / "alpha@omni").mkdir()
+    (shelf / "alpha@omni" / "spec.py").write_text(SPEC.format(name="alpha@omni"))
+    (shelf / "alpha@omni" / "adapter.py").write_text("WORD = 'word of the wrapper'\n")
+    assert [adapter.token for adapter in registry.load_adapters(["all"])] == ["alpha", "beta"]
+    assert [adapter.token for adapter in registry.load_adapters(["all@omni"])] == ["alpha@omni"]
+    with pytest.raises(AdapterNotFound, match="all@omny"):
+        registry.load_adapters(["all@omny"])
 
 
 def test_a_module_attribute_may_be_a_class_or_an_instance(monkeypatch: pytest.MonkeyPatch) -> None:
