@@ -9,9 +9,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from conformance.errors import ConformanceError
 from conformance.registry import KnownAdapter, known_adapters, load_adapters
+
+if TYPE_CHECKING:
+    from conformance.report.document import SubjectReport
 
 USAGE_ERROR = 4
 """As pytest's: one exit code for bad input, whichever command it was given to."""
@@ -54,6 +58,10 @@ def _parser() -> argparse.ArgumentParser:
     new = add("new", _new, "write an adapter folder that runs once two places are filled in")
     new.add_argument("name")
     new.add_argument("--into", type=Path, default=Path("adapters"), help="parent folder (default: adapters)")
+    gate = add("compare", _compare, "what a migration changes: BEFORE and AFTER are adapters, or JSON reports of them")
+    gate.add_argument("before", metavar="BEFORE")
+    gate.add_argument("after", metavar="AFTER")
+    _add_device_and_seed(gate)
     for name, run, help in (
         ("plan", _plan, "what would run for an adapter, what not, and why"),
         ("run", _run, "run every check without pytest; same verdicts, same exit codes"),
@@ -61,9 +69,13 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = add(name, run, help)
         command.add_argument("--adapter", action="append", required=True, metavar="ADAPTER")
-        command.add_argument("--graph-device", choices=("auto", "cuda", "emulated"), default="auto")
-        command.add_argument("--conformance-seed", type=int, default=0, metavar="N")
+        _add_device_and_seed(command)
     return parser
+
+
+def _add_device_and_seed(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--graph-device", choices=("auto", "cuda", "emulated"), default="auto")
+    command.add_argument("--conformance-seed", type=int, default=0, metavar="N")
 
 
 def _list(_: argparse.Namespace) -> int:
@@ -124,7 +136,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from conformance.report.terminal import failure_text, repeat_command
+    from conformance.report.terminal import failure_text
     from conformance.unattended import run_unattended
     from conformance.verdict import judge, overall, overall_sentence, sentence
 
@@ -135,7 +147,7 @@ def _run(options: argparse.Namespace) -> int:
         record = records[case.id]
         if record.outcome.breaks and (record.adapter, record.message) not in told:
             told.add((record.adapter, record.message))  # a subject that cannot be built says why once
-            print(failure_text(record, repeat_command(kit, case)))
+            print(failure_text(record))
     for adapter in kit.adapters:
         own = [record for record in records.values() if record.adapter == adapter.spec.name]
         verdicts[adapter.spec.name] = judge(record.outcome for record in own)
@@ -143,6 +155,42 @@ def _run(options: argparse.Namespace) -> int:
     if len(verdicts) > 1:
         print(overall_sentence(verdicts))
     return overall(verdicts.values()).exit_code
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from conformance.report.compare import compare, lines
+
+    before, after = _subjects([options.before, options.after], options)
+    found = compare(before, after)
+    for line in lines(found):
+        print(line)
+    return 1 if found.regressed else 0
+
+
+def _subjects(given: Sequence[str], options: argparse.Namespace) -> list[SubjectReport]:
+    """One subject for each word: read from a report, or run now, all of those in one go."""
+    from conformance.report.document import ReportError, make_report, read_report
+    from conformance.unattended import run_unattended
+
+    reports = {word: read_report(Path(word)) for word in given if word.endswith(".json")}
+    tokens = list(dict.fromkeys(word for word in given if word not in reports))
+    if tokens:
+        kit, records = run_unattended(tokens, options.graph_device, options.conformance_seed)
+        for adapter in kit.adapters:
+            reports[adapter.token] = make_report(
+                [adapter.spec.name],
+                [record for record in records.values() if record.adapter == adapter.spec.name],
+                seed=options.conformance_seed,
+                device=kit.device,
+            )
+    found: list[SubjectReport] = []
+    for word in given:
+        subjects = reports[word].subjects
+        if len(subjects) != 1:
+            names = ", ".join(subject.name for subject in subjects) or "none"
+            raise ReportError(f"{word}: expected a report of one adapter, found {names}")
+        found.append(subjects[0])
+    return found
 
 
 def _expect(options: argparse.Namespace) -> int:

@@ -40,7 +40,11 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class CaseRecord:
-    """One case, its outcome and why. `planned` is the number of cases of the adapter before any deselection."""
+    """One case, its outcome and why.
+
+    `planned` is the number of cases of the adapter before any deselection, `seconds` what the case took with the
+    building of its subject where it was the first, `repeat` the command that runs it alone.
+    """
 
     adapter: str
     check: str
@@ -54,6 +58,13 @@ class CaseRecord:
     machine: str = ""
     torch: str = ""
     planned: int = 0
+    seconds: float = 0.0
+    repeat: str = ""
+
+    @property
+    def code(self) -> str:
+        """`CG203` of `CG203-padded-bucket`."""
+        return self.check.partition("-")[0]
 
     @property
     def id(self) -> str:

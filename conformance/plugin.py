@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
-OPTIONS = ("--adapter", "--adapter-checkpoint", "--graph-device", "--conformance-seed", "--conformance-allow-known")
+OPTIONS = (
+    "--adapter",
+    "--adapter-checkpoint",
+    "--graph-device",
+    "--conformance-seed",
+    "--conformance-allow-known",
+    "--conformance-json",
+)
 SUITE = Path(__file__).resolve().parent / "suite" / "test_conformance.py"
 
 
@@ -25,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="ADAPTER",
-        help="test this adapter: a NAME, `all`, path/to/file.py or pkg.module:ATTR; repeatable",
+        help="test this adapter: a NAME, `all`, `all@vllm_omni`, path/to/file.py or pkg.module:ATTR; repeatable",
     )
     group.addoption(
         "--adapter-checkpoint",
@@ -54,6 +61,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         dest="conformance_allow_known",
         action="store_true",
         help="exit 0 when every failure is declared in the adapter's expectations.toml",
+    )
+    group.addoption(
+        "--conformance-json",
+        dest="conformance_json",
+        default=None,
+        metavar="FILE",
+        help="write the run as a schema-versioned JSON report, for `audiograph compare` and for CI",
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,8 @@ from conformance.errors import ConformanceError
 from conformance.outcome import PROPERTY, CaseRecord, Outcome, record_among
 from conformance.plugin import SUITE
 from conformance.registry import LoadedAdapter, load_adapters
-from conformance.report.terminal import FailureText, Status, close_run, failure_text, repeat_command, status
+from conformance.report.document import RunReport, make_report, require_writable, write_report
+from conformance.report.terminal import FailureText, Status, close_run, failure_text, status
 from conformance.session import KitSession, Options, SuiteCase, describe
 from conformance.shadowing import KIT_FIXTURES, refuse_shadowing_conftests
 from conformance.verdict import worse
@@ -48,6 +49,8 @@ class ConformanceRun:
                 allow_known=config.getoption("conformance_allow_known"),
             )
             kit = KitSession(options, adapters)
+            for path in _report_files(config).values():
+                require_writable(path)
             assert kit.cases  # listed now: a spec that no check can read is a usage error too
             assert kit.expectations is not None  # read now: a file that cannot be trusted stops the run
         except ConformanceError as error:
@@ -113,7 +116,7 @@ class ConformanceRun:
                 self._explained.add(record.message)  # a subject that cannot be built says why once, not for each case
                 traceback = report.longreprtext
             report.outcome = "failed"
-            report.longrepr = failure_text(record, repeat_command(self.kit, case), traceback)
+            report.longrepr = failure_text(record, traceback)
         else:
             report.outcome = "skipped"
             report.longrepr = (os.fspath(SUITE), 1, record.message)
@@ -160,14 +163,45 @@ class ConformanceRun:
         self.kit.close()
         result = yield
         if not self.is_worker and not self.config.option.collectonly:
+            stopped = bool(session.shouldfail or session.shouldstop)
+            self._write_reports(_ended(session.exitstatus, stopped))
             session.exitstatus = close_run(
                 self.config.pluginmanager.get_plugin("terminalreporter"),
                 self.kit,
                 list(self.records.values()),
                 session.exitstatus,
-                stopped=bool(session.shouldfail or session.shouldstop),
+                stopped=stopped,
             )
         return result
+
+    def _write_reports(self, ended: str) -> None:
+        """Every report that was asked for, also of a run that was broken off."""
+        files = _report_files(self.config)
+        if not files:
+            return
+        names = [adapter.spec.name for adapter in self.kit.adapters]
+        report = make_report(
+            names, self.records.values(), seed=self.kit.options.seed, device=self.kit.device, ended=ended
+        )
+        for kind, path in files.items():
+            REPORT_WRITERS[kind](report, path)
+
+
+REPORT_WRITERS: Mapping[str, Callable[[RunReport, Path], None]] = {"conformance_json": write_report}
+
+
+def _report_files(config: pytest.Config) -> dict[str, Path]:
+    """The reports that were asked for, by option."""
+    given = {option: config.getoption(option) for option in REPORT_WRITERS}
+    return {option: Path(value).expanduser() for option, value in given.items() if value is not None}
+
+
+def _ended(exitstatus: int, stopped: bool) -> str:
+    if exitstatus == pytest.ExitCode.INTERRUPTED:
+        return "interrupted"
+    if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+        return f"pytest ended with exit code {int(exitstatus)}"
+    return "stopped early" if stopped else "complete"
 
 
 def _checkpoint(given: str | None, adapters: tuple[LoadedAdapter, ...]) -> Path | None:

@@ -15,8 +15,10 @@ import contextlib
 import datetime
 import importlib
 import re
+import shlex
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,8 +150,23 @@ class KitSession:
             machine=machine.name if machine else "",
             torch=machine.torch_version if machine else "",
             planned=self.planned(case.adapter),
+            repeat=self.repeat_command(case),
             **fields,  # type: ignore[arg-type]
         )
+
+    def repeat_command(self, case: SuiteCase) -> str:
+        """One command, ready to paste, that runs `case` alone as it runs here. Never wrapped."""
+        words = [
+            "pytest",
+            f"--adapter={case.adapter.token}",
+            f"--graph-device={self.device}",
+            "-k",
+            case.name,
+            f"--conformance-seed={self.options.seed}",
+        ]
+        if self.options.checkpoint is not None:
+            words.append(f"--adapter-checkpoint={self.options.checkpoint}")
+        return " ".join(f'"{word}"' if word == case.name else shlex.quote(word) for word in words)
 
     def run(self, case: SuiteCase) -> CaseRecord:
         """Run one case and keep its record.
@@ -157,27 +174,27 @@ class KitSession:
         Raises what the check raised when the outcome is FAIL or ERROR, so that debuggers stop at the place.
         """
         __tracebackhide__ = True
+        started = time.perf_counter()
         try:
-            self.records[case.id] = record = self._run(case)
+            self._keep(case, self._run(case), started)
         except CheckFailed as failed:
-            known = self._known(case)
-            if known is not None and failed.code == known.code:
-                message = f"{known.reason} ({known.issue}, until {known.expires}): {failed.found}"
-                self.records[case.id] = record = self.record(case, Outcome.XFAIL, message, evidence=failed.evidence)
-                return record
-            self.records[case.id] = self.record(
-                case,
-                Outcome.FAIL,
-                failed.found,
-                likely=failed.likely,
-                cure=failed.cure,
-                evidence=failed.evidence,
-            )
-            raise
+            if self._keep(case, self._failed(case, failed), started).outcome is Outcome.FAIL:
+                raise
         except Exception as error:
-            self.records[case.id] = self.record(case, Outcome.ERROR, describe(error))
+            self._keep(case, self.record(case, Outcome.ERROR, describe(error)), started)
             raise
-        return record
+        return self.records[case.id]
+
+    def _keep(self, case: SuiteCase, record: CaseRecord, started: float) -> CaseRecord:
+        kept = self.records[case.id] = replace(record, seconds=round(time.perf_counter() - started, 4))
+        return kept
+
+    def _failed(self, case: SuiteCase, failed: CheckFailed) -> CaseRecord:
+        """A failure, or a known one where the adapter's expectations declare this code and case."""
+        outcome, message, known = Outcome.FAIL, failed.found, self._known(case)
+        if known is not None and failed.code == known.code:
+            outcome, message = Outcome.XFAIL, f"{known.reason} ({known.issue}, until {known.expires}): {failed.found}"
+        return self.record(case, outcome, message, likely=failed.likely, cure=failed.cure, evidence=failed.evidence)
 
     def _run(self, case: SuiteCase) -> CaseRecord:
         __tracebackhide__ = True

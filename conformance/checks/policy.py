@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from conformance.instruments.outer_miss import require_outer_right, warm_inside
 from conformance.instruments.sweeps import full_and_padded, sizes_along
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Subject
+from conformance.traces import TracedCall
 from runner import Bucket, GraphConfig
 
 _SWITCHES = {
@@ -244,7 +246,23 @@ def hit_rate(subject: Subject) -> Evidence:
             likely="no bucket holds these sizes, or the lookup does not find it  (class N)",
             cure="declare buckets for the sizes that are missed, or correct the trace",
         )
-    return {"hit_rate": rate, "calls": trace.total, "sizes": len(trace.calls)}
+    return {
+        "hit_rate": rate,
+        "padded_share": _padded_share(served, [one for one in trace.calls if one not in missed]),
+        "calls": trace.total,
+        "sizes": len(trace.calls),
+    }
+
+
+def _padded_share(served: Subject, replayed: list[TracedCall]) -> float:
+    """Of the elements that the trace's replays compute, those that nobody asked for; CG406 proves which bucket."""
+    asked = computed = 0
+    for one in replayed:
+        bucket = served.bucket_for(one.sizes)
+        if bucket is not None:
+            asked += one.count * prod(one.sizes.values())
+            computed += one.count * bucket.work
+    return round(1 - asked / computed, 4) if computed else 0.0
 
 
 @check("CG408", "deployed-callable", "what is captured, what the fallback runs and the reference are one", cases=_one)

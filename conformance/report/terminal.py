@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from conformance.outcome import CaseRecord, Outcome
-from conformance.session import KitSession, SuiteCase
+from conformance.session import KitSession
 from conformance.verdict import Verdict, judge, only_known, overall, overall_sentence, sentence
 
 _WIDTH = 108
@@ -60,7 +59,7 @@ def status(record: CaseRecord) -> Status | None:
     return _WORDS.get(record.outcome)
 
 
-def failure_text(record: CaseRecord, repeat: str, traceback: str = "") -> str:
+def failure_text(record: CaseRecord, traceback: str = "") -> str:
     """The rows that an author reads. An error shows the traceback too: its cause may be anywhere."""
     rows = {
         "promise": record.title,
@@ -81,25 +80,10 @@ def failure_text(record: CaseRecord, repeat: str, traceback: str = "") -> str:
                     break_on_hyphens=False,
                 )
             )
-    lines.append(_LABEL.format("repeat") + repeat)
+    lines.append(_LABEL.format("repeat") + record.repeat)
     if traceback:
         lines += ["", traceback]
     return "\n".join(lines)
-
-
-def repeat_command(kit: KitSession, case: SuiteCase) -> str:
-    """One command, ready to paste, that runs `case` alone as it ran here. Never wrapped."""
-    words = [
-        "pytest",
-        f"--adapter={case.adapter.token}",
-        f"--graph-device={kit.device}",
-        "-k",
-        case.name,
-        f"--conformance-seed={kit.options.seed}",
-    ]
-    if kit.options.checkpoint is not None:
-        words.append(f"--adapter-checkpoint={kit.options.checkpoint}")
-    return " ".join(f'"{word}"' if word == case.name else shlex.quote(word) for word in words)
 
 
 def close_run(reporter: Any, kit: KitSession, records: Sequence[CaseRecord], exitstatus: int, *, stopped: bool) -> int:
