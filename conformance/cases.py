@@ -102,9 +102,10 @@ def outside(spec: AdapterSpec) -> Iterator[Case]:
         wanted = {largest[axis] + 1, largest[axis] * 2}
         if mode is EXACT:
             wanted |= {max(1, bucket[axis] - 1) for bucket in spec.buckets}
+        limit = spec.limits.get(axis)
         for size in sorted(wanted):
             sizes = {**largest, axis: size}
-            if table.lookup(sizes) is None:
+            if table.lookup(sizes) is None and (limit is None or size <= limit):
                 yield Case(label(spec, sizes), {"sizes": sizes})
 
 

@@ -194,22 +194,20 @@ def _subjects(given: Sequence[str], options: argparse.Namespace) -> list[Subject
 
 
 def _expect(options: argparse.Namespace) -> int:
-    from conformance.expectations import expectations_file, to_toml
+    from conformance.expectations import expectations_file, to_toml, whole_checks
     from conformance.outcome import Outcome
     from conformance.unattended import run_unattended
 
     kit, records = run_unattended(options.adapter, options.graph_device, options.conformance_seed)
     for adapter in kit.adapters:
-        failures = [
-            (case.check.code, case.case.id)
-            for case in kit.cases
-            if case.adapter is adapter and records[case.id].outcome is Outcome.FAIL
-        ]
+        own = [case for case in kit.cases if case.adapter is adapter]
+        failures = [(case.check.code, case.case.id) for case in own if records[case.id].outcome is Outcome.FAIL]
+        whole = whole_checks(failures, [(case.check.code, case.case.id) for case in own])
         path = expectations_file(adapter.spec)
         if failures:
             with path.open("a", encoding="utf-8") as file:
                 before = "\n" if file.tell() else ""
-                file.write(before + to_toml(failures, datetime.date.today() + _KNOWN_FOR))
+                file.write(before + to_toml(whole, datetime.date.today() + _KNOWN_FOR))
         counts = Counter(code for code, _ in failures)
         told = ", ".join(f"{code} ({count})" for code, count in sorted(counts.items())) or "no new failure"
         print(f"{adapter.spec.name}: {told}{f' written to {path}; give each a reason' if failures else ''}")

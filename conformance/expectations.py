@@ -116,10 +116,17 @@ def _name(entry: Expectation) -> str:
     return entry.code if entry.case is None else f"{entry.code}[{entry.case}]"
 
 
-def to_toml(failures: Iterable[tuple[str, str]], expires: datetime.date) -> str:
-    """Entries for `failures` (code, case id), with a reason that the next run refuses until one is written."""
+def whole_checks(failures: Sequence[tuple[str, str]], every: Iterable[tuple[str, str]]) -> list[tuple[str, str | None]]:
+    """`failures` (code, case id) with one entry, of no case, for each check of which every case fails."""
+    whole = {code for code, _ in failures} - {code for code, case in every if (code, case) not in failures}
+    return list(dict.fromkeys((code, None if code in whole else case) for code, case in failures))
+
+
+def to_toml(failures: Iterable[tuple[str, str | None]], expires: datetime.date) -> str:
+    """Entries for `failures`, with a reason that the next run refuses until one is written. No case: all of them."""
     return "\n".join(
-        f'[[{TABLE}]]\ncode = "{code}"\ncase = "{case}"\nreason = "{TODO}"\n'
-        f'issue = "https://github.com/"\nexpires = {expires.isoformat()}\n'
+        f'[[{TABLE}]]\ncode = "{code}"\n'
+        + (f'case = "{case}"\n' if case else "")
+        + f'reason = "{TODO}"\nissue = "https://github.com/"\nexpires = {expires.isoformat()}\n'
         for code, case in failures
     )

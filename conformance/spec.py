@@ -34,6 +34,7 @@ class AdapterSpec:
     """The kit's side of one adapter. Subclass it in `adapters/NAME/spec.py`.
 
     `buckets` are the capture shapes, e.g. `{"batch": 1, "frames": 8}`, one size for each axis of the adapter.
+    `limits` are the largest sizes that the module itself takes of an axis, such as its number of quantizers.
     `hop` is the number of output samples that one input frame stands for; failures are located in frames with it.
     `capabilities` is its spec sheet: every claim is given, and every claim is checked.
     `trace` are the calls of serving, usually `load_trace(__file__)`, of which at least `min_hit_rate` must replay on
@@ -46,6 +47,7 @@ class AdapterSpec:
     name: ClassVar[str]
     adapter: ClassVar[type[GraphAdapter]]
     buckets: ClassVar[tuple[Mapping[str, int], ...]]
+    limits: ClassVar[Mapping[str, int]] = {}
     sample_rate: int  # Hz
     hop: int
     capabilities: ClassVar[Capabilities]
@@ -109,6 +111,8 @@ class AdapterSpec:
         for field in ("buckets", "serving_buckets"):
             if not isinstance(getattr(self, field), (tuple, list)):
                 raise SpecError(f"{where}: `{field}` must be a tuple of mappings, found {getattr(self, field)!r}")
+        if not isinstance(self.limits, Mapping) or not all(type(size) is int for size in self.limits.values()):
+            raise SpecError(f"{where}: `limits` must give the largest size of an axis, found {self.limits!r}")
         if self.trace is not None and not isinstance(self.trace, Trace):
             raise SpecError(
                 f"{where}: `trace` must be load_trace(__file__) or Trace.of(sizes, …), found {self.trace!r}"
@@ -134,6 +138,10 @@ class AdapterSpec:
                 BucketTable(self.serving_buckets, self.adapter.axes)
         except AdapterError as error:
             raise SpecError(f"adapter {self.name!r} ({where}): {error}") from error
+        for bucket in self.buckets:
+            for axis, limit in self.limits.items():
+                if bucket.get(axis, limit) > limit or axis not in bucket:
+                    raise SpecError(f"{where}: limits[{axis!r}] is {limit}, which bucket {dict(bucket)} does not keep")
         for call in self.trace.calls if self.trace else ():
             if call.sizes.keys() != self.adapter.axes.keys():
                 raise SpecError(f"{where}: the trace gives {dict(call.sizes)}; the axes are {list(self.adapter.axes)}")

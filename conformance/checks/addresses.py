@@ -59,7 +59,7 @@ def addresses(subject: Subject) -> Evidence:
         "capture the module itself; compute what depends on weights inside the captured call",
     )
     with _scaled_weights(subject.module) as weights, located("after the weights were updated in place"):
-        require_parity(subject, "CG305", everything, stale, salt="updated")
+        require_parity(subject, "CG305", everything, stale, salt="updated", context=True)
     return {"weights_updated": weights, "calls": 2 * len(everything), "other_tensors": len(churn)}
 
 

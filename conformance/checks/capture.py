@@ -112,7 +112,7 @@ def host_sync(subject: Subject, sizes: Sizes) -> Evidence:
     If it fails: keep the decision on the device (`torch.where`), or on the host before the call; give every size that
     depends on data a fixed one.
     """
-    refusal = audit_capture(subject, subject.draw(sizes, "CG103"))
+    refusal = audit_capture(subject, subject.draw(sizes, "CG103"), sizes)
     if refusal is not None:
         raise CheckFailed(
             "CG103",

@@ -76,7 +76,7 @@ def poisoned_buffers(subject: Subject, sizes: Sizes) -> Evidence:
     for size in (padded(subject.spec, sizes), sizes):
         subject(others[0])
         with poisoned(memory):
-            evidence = require_parity(subject, "CG206", [size], advice, salt=str(size))
+            evidence = require_parity(subject, "CG206", [size], advice, salt=str(size), context=True)
     return {"poisoned_tensors": len(memory), **evidence}
 
 
@@ -102,7 +102,7 @@ def ladder(subject: Subject) -> Evidence:
         "reset the pads before each replay; keep every static buffer out of the shared pool, or alive for good",
     )
     climb = sorted(full_and_padded(subject.spec), key=lambda sizes: sorted(sizes.values()))
-    return require_parity(subject, "CG207", [*climb, *reversed(climb)], advice)
+    return require_parity(subject, "CG207", [*climb, *reversed(climb)], advice, context=True)
 
 
 @check(

@@ -279,6 +279,7 @@ def deployed_callable(subject: Subject) -> Evidence:
     If it fails: call `adapter.forward` in both places, and nothing in its stead.
     """
     outside: list[Sizes] = [case.arguments["sizes"] for case in cases.outside(subject.spec)][:2]
+    what = subject.spec.captured(subject.adapter)[1]
     with _counted_forward(subject) as counts, subject.sibling(warm=False) as other:
         for who, sizes in [(other, dict(subject.spec.buckets[0])), *((subject, sizes) for sizes in outside)]:
             inputs: Inputs = who.draw(sizes, "CG408")
@@ -286,13 +287,14 @@ def deployed_callable(subject: Subject) -> Evidence:
             before = counts["eager"]
             found, _ = call(who, "CG408", inputs)
             if counts["eager"] - before != 1:
-                raise _other_callable(f"the fallback at {sizes} called forward {counts['eager'] - before} times")
+                times = counts["eager"] - before
+                raise _other_callable(f"graphs capture {what!r}, and the fallback at {sizes} called it {times} times")
             advice = Advice("the fallback changes what forward gives  (class U)", "return forward's own result")
             require_equal("CG408", who, found, expected, advice)
         captured = other.warmup().captures
         if counts["captured"] < captured:
             raise _other_callable(
-                f"{captured} graphs were captured, and forward was captured {counts['captured']} times"
+                f"{captured} graphs were captured, and {what!r} was captured {counts['captured']} times"
             )
     return {"captured": counts["captured"], "fallbacks": 1 + len(outside)}
 

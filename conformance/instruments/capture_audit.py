@@ -7,7 +7,7 @@ import linecache
 import os
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,20 +33,29 @@ class Refusal:
     cure: str
 
 
-def audit_capture(subject: Subject, inputs: Inputs) -> Refusal | None:
-    """Capture what the subject captures, called as eager calls it for `inputs`. None where it succeeds.
+def audit_capture(subject: Subject, inputs: Inputs, sizes: Mapping[str, int]) -> Refusal | None:
+    """Capture what the subject captures, called as for `inputs` of these `sizes`. None where it succeeds.
 
-    The current stream is put back either way.
+    Where eager goes another way than the capture, it is called as in the warm-up of a runner of this one bucket. The
+    current stream is put back either way.
     """
     calls: list[tuple[Forward, tuple[Any, ...]]] = []
 
     def listen(original: Forward, arguments: tuple[Any, ...]) -> Any:
-        calls.append((original, arguments))
+        if not torch.cuda.is_current_stream_capturing():
+            calls.append((original, arguments))
         return original(*arguments)
 
-    with around_forward(subject, listen):
+    with contextlib.ExitStack() as held, around_forward(subject, listen):
         subject.eager(inputs)
-    forward, arguments = calls[-1]
+        if not calls:
+            held.enter_context(subject.sibling(buckets=[sizes]))
+        if not calls:
+            raise RuntimeError(f"neither eager nor the warm-up calls {subject.spec.captured(subject.adapter)[1]!r}")
+        return _capture(*calls[-1])
+
+
+def _capture(forward: Forward, arguments: tuple[Any, ...]) -> Refusal | None:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()

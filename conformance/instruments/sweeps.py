@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from conformance.cases import ROWS, Sizes, label, time_axis
+from conformance.catalogue import CheckFailed
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call, graphed_call, located
 from conformance.spec import AdapterSpec
-from conformance.subject import Subject
+from conformance.subject import Inputs, Outputs, Subject
 from runner import PADDED
 
 EVERY = 64  # sizes up to here are all tried, and larger ones around each bucket's edge
@@ -47,11 +48,12 @@ def full_and_padded(spec: AdapterSpec) -> list[Sizes]:
 
 
 def require_parity(
-    subject: Subject, code: str, sizes: Iterable[Sizes], advice: Advice, salt: str = ""
+    subject: Subject, code: str, sizes: Iterable[Sizes], advice: Advice, salt: str = "", *, context: bool = False
 ) -> Mapping[str, object]:
     """Call at each of the sizes, and require what eager gives; a replay too, where a bucket holds them.
 
-    A size that eager itself cannot serve is left out, and counted.
+    A size that eager itself cannot serve is left out, and counted. `context` says that the calls before are what is
+    tested: where a runner that nobody has called is wrong as well, the failure says so instead of blaming them.
     """
     calls = replays = refused = 0
     worst = 0.0
@@ -65,6 +67,31 @@ def require_parity(
         with located(label(subject.spec, size)):
             served = subject.bucket_for(size) is not None
             found, seen = (graphed_call if served else call)(subject, code, inputs)
-            worst = max(worst, require_equal(code, subject, found, expected, advice).max_error)
+            try:
+                worst = max(worst, require_equal(code, subject, found, expected, advice).max_error)
+            except CheckFailed as failed:
+                if context and _wrong_at_first(subject, code, inputs, expected):
+                    raise _innocent(failed) from failed
+                raise
         calls, replays = calls + 1, replays + seen.replays
     return {"calls": calls, "replays": replays, "eager_refused": refused, "max_error": worst}
+
+
+def _wrong_at_first(subject: Subject, code: str, inputs: Inputs, expected: Outputs) -> bool:
+    """Whether the same call is not eager's as the first one of a runner of its own either."""
+    with subject.sibling() as other:
+        try:
+            require_equal(code, other, other(inputs), expected, Advice("", ""))
+        except CheckFailed:
+            return True
+    return False
+
+
+def _innocent(failed: CheckFailed) -> CheckFailed:
+    return CheckFailed(
+        failed.code,
+        failed.found,
+        likely="what came before is not to blame: the first call of a fresh runner is as wrong at this size",
+        cure="look at CG201 and CG203, which say why, and mend that first",
+        evidence=failed.evidence,
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.errors import ConformanceError
-from conformance.expectations import load_expectations, to_toml
+from conformance.expectations import load_expectations, to_toml, whole_checks
 from conformance.outcome import Outcome
 from tests.inner_run import run_suite
 
@@ -133,3 +133,12 @@ def test_a_bad_file_stops_the_run_before_any_check(pytester: pytest.Pytester, kn
     result = pytester.runpytest_inprocess("-p", "conformance.plugin", known)
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: *expectations.toml:1: the reason is still TODO*"])
+
+
+def test_a_check_of_which_every_case_fails_is_one_entry() -> None:
+    every = [("CG201", ""), ("CG203", "f5"), ("CG203", "f7"), ("CG402", "f4"), ("CG402", "f8")]
+    failures = [("CG201", ""), ("CG203", "f5"), ("CG402", "f4"), ("CG402", "f8")]
+    assert whole_checks(failures, every) == [("CG201", None), ("CG203", "f5"), ("CG402", None)]
+    text = to_toml(whole_checks(failures, every), datetime.date(2027, 3, 1))
+    assert text.count("[[known]]") == 3
+    assert text.count("case = ") == 1
