@@ -35,6 +35,12 @@ def test_a_correct_subject_fails_no_check_under_pytest(pytester: pytest.Pytester
     assert exit_code == 0
 
 
+def test_a_table_that_is_filled_once_is_no_side_effect_whichever_check_ran_before(pytester: pytest.Pytester) -> None:
+    records, exit_code = run_suite(pytester, "--adapter=tests.mutants.addresses:MemoSpec", "-k", "CG307")
+    assert [record.outcome for record in records] == [Outcome.PASS]
+    assert exit_code == 0
+
+
 def test_every_check_has_a_mutant() -> None:
     assert {check.code for check in load_catalogue()} == set().union(*(mutant.codes for mutant in MUTANTS))
 

@@ -154,7 +154,7 @@ class CUDAGraph:
             )
         if self._program is None:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
-        with _device_lock, _as_the_device_runs():
+        with _device_lock, _as_the_device_runs(), torch.set_grad_enabled(self._program.grad_mode):
             self._clobber_later_graphs()
             self._program.replay()
         self.replays += 1

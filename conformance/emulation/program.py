@@ -56,6 +56,7 @@ class Program:
         """Freeze `tape`. To be called with dispatch modes and autograd off, as :meth:`replay`."""
         tape.freeze()
         self.calls = tape.calls
+        self.grad_mode = tape.grad_mode
         self._cells = tape.cells
         self._table: Table = [None] * tape.slots
         self._outside = [cell for cell in self._cells if cell.made_by is None]

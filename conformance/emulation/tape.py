@@ -111,6 +111,7 @@ class Tape:
         self.calls: list[Call] = []
         self.cells: list[Cell] = []
         self.slots = 0  # views so far
+        self.grad_mode = False  # as it was at the last call: the host's LSTM has other kernels, other bits, with it on
         self._cell_of: dict[int, int] = {}  # address of the storage object -> cell
         self._alive: list[torch.UntypedStorage] = []  # keeps addresses of storages made here from being used again
 
@@ -133,6 +134,7 @@ class Tape:
         keeps_old_content: bool = False,
     ) -> None:
         """Write down a call that has just been made. `by_value` says which host tensors are read once, now."""
+        self.grad_mode = torch.is_grad_enabled()
         written_args = [self._written(value, by_value) for value in args]
         written_kwargs = {keyword: self._written(value, by_value) for keyword, value in kwargs.items()}
         makes = []

@@ -193,3 +193,19 @@ compiled = torch.compile(lambda x: x * 2 + 1, backend="eager", fullgraph=True)
 assert compiled(torch.ones(2)).tolist() == [3, 3]
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_replay_runs_the_kernels_that_the_grad_mode_of_its_capture_chose(grad: bool) -> None:
+    """The host's LSTM rounds otherwise where a gradient may be asked for."""
+    with emulated_cuda():
+        lstm = torch.nn.LSTM(16, 16, num_layers=2).to("cuda").requires_grad_(False)
+        x = torch.randn(9, 4, 16, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.set_grad_enabled(grad):
+            expected = lstm(x)[0]
+            with torch.cuda.graph(graph):
+                found = lstm(x)[0]
+        with torch.set_grad_enabled(not grad):
+            graph.replay()
+        assert torch.equal(found, expected)

@@ -127,6 +127,47 @@ class SetsLastLength(ReferenceSpec):
         return self.adapter(_SetsLastLength(super().build(device, checkpoint).module))
 
 
+class _LooksUpPadding(nn.Module):
+    """Computes what a length needs once, and looks it up again: no replay fills the table, and none has to."""
+
+    def __init__(self, codec: Any) -> None:
+        super().__init__()
+        self.codec, self.n_vq, self.padding = codec, codec.n_vq, {}
+
+    def forward(self, codes: torch.Tensor) -> torch.Tensor:
+        frames = codes.shape[-1]
+        if frames not in self.padding:
+            self.padding[frames] = -frames % 1
+        wav: torch.Tensor = self.codec(nn.functional.pad(codes, (0, self.padding[frames])))
+        return wav
+
+
+class MemoSpec(ReferenceSpec):
+    """The correct subject with a table by length, as vllm-omni's causal convolutions keep one."""
+
+    name = "correct_memo"
+
+    def build(self, device: torch.device, checkpoint: Path | None) -> Any:
+        return self.adapter(_LooksUpPadding(super().build(device, checkpoint).module))
+
+
+class CountsByLength(MemoSpec):
+    """A table counts the calls of each length in Python. https://github.com/vllm-project/vllm/pull/35917"""
+
+    name = "CountsByLength"
+
+    def build(self, device: torch.device, checkpoint: Path | None) -> Any:
+        adapter = super().build(device, checkpoint)
+        adapter.module.calls = {}
+        adapter.module.register_forward_hook(_count_by_length)
+        return adapter
+
+
+def _count_by_length(module: Any, inputs: Any, output: Any) -> None:
+    frames = output.shape[-1]
+    module.calls[frames] = module.calls.get(frames, 0) + 1
+
+
 class CountsInAHook(ReferenceSpec):
     """A forward hook counts calls in an attribute. https://github.com/vllm-project/vllm/pull/35917"""
 
@@ -175,5 +216,6 @@ MUTANTS = tuple(
         (with_adapter(ReferenceSpec, NudgesABias), "CG306"),
         (SetsLastLength, "CG105 CG307"),
         (CountsInAHook, "CG105 CG307"),
+        (CountsByLength, "CG105 CG307"),
     )
 )

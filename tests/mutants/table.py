@@ -18,7 +18,7 @@ from tests.mutants import (
     statistics,
     threads,
 )
-from tests.mutants.addresses import StatefulSpec
+from tests.mutants.addresses import MemoSpec, StatefulSpec
 from tests.mutants.base import Mutant, RaggedSpec, ReferenceSpec
 from tests.mutants.lengths import NoisySpec
 
@@ -37,4 +37,4 @@ MUTANTS: tuple[Mutant, ...] = (
     *sequences.MUTANTS,
     *policy.MUTANTS,
 )
-CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec, NoisySpec, StatefulSpec)
+CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec, NoisySpec, StatefulSpec, MemoSpec)
