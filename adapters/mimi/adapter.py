@@ -4,8 +4,9 @@ The decoder is causal (left-padded convolutions, causal attention in a sliding w
 trimmed on the right), so frames of padding on the right never reach a caller's samples.
 
 `MimiModel.decode` itself cannot be captured. Its convolutions keep their padding as tensors on the device, which
-`torch.nn.functional.pad` reads back at every call, and its quantizers begin with `torch.tensor(0.0, device=...)`, a copy
-from the host. So the adapter keeps those numbers on the host, and sums the codebooks itself; the rest is the module's.
+`torch.nn.functional.pad` reads back at every call, and its quantizers begin with `torch.tensor(0.0, device=...)`, which
+copies from the host. So the adapter keeps those numbers on the host, and sums the codebooks itself; the rest is the
+module's.
 """
 
 from __future__ import annotations
