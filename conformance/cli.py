@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.metadata
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from conformance.errors import ConformanceError
 from conformance.registry import KnownAdapter, known_adapters, load_adapters
+from conformance.report.document import kit_version
 
 if TYPE_CHECKING:
     from conformance.report.document import SubjectReport
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="audiograph", description="Conformance of inner CUDA graphs. In CI: pytest --adapter=NAME")
-    parser.add_argument("--version", action="version", version=f"audiograph {importlib.metadata.version('audiograph')}")
+    parser.add_argument("--version", action="version", version=f"audiograph {kit_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
 
     def add(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:

@@ -74,8 +74,16 @@ def make_report(
         device=device,
         ended=ended,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        kit=importlib.metadata.version("audiograph"),
+        kit=kit_version(),
     )
+
+
+def kit_version() -> str:
+    """The installed version, or what a checkout that is not installed can say."""
+    try:
+        return importlib.metadata.version("audiograph")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def to_document(report: RunReport) -> dict[str, Any]:
