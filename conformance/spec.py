@@ -82,6 +82,11 @@ class AdapterSpec:
         module: torch.nn.Module = adapter.module  # type: ignore[attr-defined]
         return module
 
+    def cast(self, adapter: GraphAdapter, dtype: torch.dtype) -> GraphAdapter:
+        """A fresh `adapter` with its module in `dtype`. Override it where inputs are declared in the module's dtype."""
+        self.module(adapter).to(dtype)
+        return adapter
+
     def validate(self) -> None:
         """Raise :class:`SpecError` for a declaration that no run could make sense of. Builds nothing."""
         where = _place_of(type(self))
