@@ -196,7 +196,7 @@ def zero_length(subject: Subject, axis: str | None) -> Evidence:
         expected = None
     with subject.observe() as seen:
         try:
-            found = subject.proceed(inputs)
+            found = subject(inputs)
         except Exception as error:
             if expected is None or not claimed:
                 return {"refused_with": type(error).__name__}
