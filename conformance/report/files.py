@@ -15,6 +15,13 @@ class ReportError(ConformanceError):
 
 def require_writable(path: Path) -> None:
     """Raise :class:`ReportError` before a run whose report could not be written after it."""
+    try:
+        _try_to_write(path)
+    except OSError as error:
+        raise ReportError(f"{path}: may not be written: {error.strerror}") from error
+
+
+def _try_to_write(path: Path) -> None:
     folder = path.absolute().parent
     if path.is_dir():
         raise ReportError(f"{path}: is a folder; expected the name of a file to write")
@@ -23,11 +30,8 @@ def require_writable(path: Path) -> None:
     if path.exists() and not os.access(path, os.W_OK):
         raise ReportError(f"{path}: may not be written")
     if _is_whole(path):
-        try:
-            _half_of(path).touch()
-            _half_of(path).unlink()
-        except OSError as error:
-            raise ReportError(f"{path}: may not be written: {error.strerror}") from error
+        _half_of(path).touch()
+        _half_of(path).unlink()
 
 
 def require_apart(files: Mapping[str, Path]) -> None:
