@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from conformance.report.drawing import figure, keep, line, panel, svg
+from conformance.report.drawing import Drawing
 from conformance.waveform import WAVEFORM
 
 _WIDTH, _HEIGHT = 720, 240
@@ -98,25 +98,21 @@ def _points(values: Any) -> list[float | None]:
 
 
 def _draw(wave: _Waveform) -> Picture:
-    drawn = figure(_WIDTH, _HEIGHT)
-    above, below = panel(drawn, 0.31, 0.69), panel(drawn, 0.0, 0.25)
-    for axes in (above, below):
-        axes.set_xlim(wave.start, wave.end)
-        keep(axes.axvspan(wave.first_wrong, wave.last_wrong + 1), "g-wrong")
+    drawn, width = Drawing(_WIDTH, _HEIGHT), (wave.start, wave.end)
+    loudest, worst = 1.08 * wave.peak, 1.08 * max(wave.error, _LEAST_SCALE * wave.peak)
+    above = drawn.panel(width, (-loudest, loudest), bottom=0.31, height=0.69)
+    below = drawn.panel(width, (0.0, worst), height=0.25)
+    for panel in (above, below):
+        panel.span("wrong", wave.first_wrong, wave.last_wrong + 1)
+        panel.level("zero", 0.0)
         for name, sample in wave.edges.items():
             if wave.start <= sample <= wave.end:
-                keep(axes.axvline(sample), f"g-edge-{name}")
-    above.set_ylim(-1.08 * wave.peak, 1.08 * wave.peak)
-    keep(above.axhline(0.0), "g-zero")
-    line(above, "g-eager", _middles(wave, len(wave.expected)), wave.expected)
-    line(above, "g-replay", _middles(wave, len(wave.found)), wave.found)
-    xs, ys = _middles(wave, len(wave.difference)), [value or 0.0 for value in wave.difference]
-    below.set_ylim(0.0, 1.08 * max(wave.error, _LEAST_SCALE * wave.peak))
-    if xs:
-        keep(below.fill([xs[0], *xs, xs[-1]], [0.0, *ys, 0.0])[0], "g-difference")
-    keep(below.axhline(0.0), "g-zero")
+                panel.upright(f"edge-{name}", sample)
+    above.line("eager", _middles(wave, len(wave.expected)), wave.expected)
+    above.line("replay", _middles(wave, len(wave.found)), wave.found)
+    below.area("difference", _middles(wave, len(wave.difference)), [value or 0.0 for value in wave.difference])
     return Picture(
-        svg(drawn, _description(wave)),
+        drawn.svg(_description(wave)),
         shown=f"samples {wave.start} to {wave.stop - 1} of {wave.samples}",
         wrong=wave.span(),
         edges=tuple(
