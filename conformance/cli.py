@@ -62,6 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     gate.add_argument("before", metavar="BEFORE")
     gate.add_argument("after", metavar="AFTER")
     _add_device_and_seed(gate)
+    report = add("report", _report, "make the reports for people from a saved JSON report")
+    report.add_argument("report", type=Path, metavar="REPORT.json", help="written by pytest --conformance-json")
+    for kind in ("md", "html", "badge"):
+        report.add_argument(f"--{kind}", type=Path, metavar="FILE")
     for name, run, help in (
         ("plan", _plan, "what would run for an adapter, what not, and why"),
         ("run", _run, "run every check without pytest; same verdicts, same exit codes"),
@@ -167,9 +171,26 @@ def _compare(options: argparse.Namespace) -> int:
     return 1 if found.regressed else 0
 
 
+def _report(options: argparse.Namespace) -> int:
+    from conformance.report.document import read_report
+    from conformance.report.files import ReportError
+    from conformance.report.writers import WRITERS, require_reports
+
+    files = {kind: path for kind in WRITERS if (path := getattr(options, kind, None)) is not None}
+    if not files:
+        raise ReportError("nothing to write: give at least one of --md FILE, --html FILE, --badge FILE")
+    require_reports(files)
+    report = read_report(options.report)
+    for kind, path in files.items():
+        WRITERS[kind](report, path)
+        print(path)
+    return 0
+
+
 def _subjects(given: Sequence[str], options: argparse.Namespace) -> list[SubjectReport]:
     """One subject for each word: read from a report, or run now, all of those in one go."""
-    from conformance.report.document import ReportError, make_report, read_report
+    from conformance.report.document import make_report, read_report
+    from conformance.report.files import ReportError
     from conformance.unattended import run_unattended
 
     reports = {word: read_report(Path(word)) for word in given if word.endswith(".json")}

@@ -11,6 +11,8 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from conformance import activity
+
 
 @dataclass(eq=False)
 class Seen:
@@ -55,6 +57,8 @@ class Observer:
 
         def counted(graph: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(graph, *args, **kwargs)
+            if counter == "captures":
+                activity.captured()
             for seen in watching:
                 setattr(seen, counter, getattr(seen, counter) + 1)
                 if counter == "replays":

@@ -23,6 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from conformance.activity import doing
 from conformance.catalogue import (
     Blocked,
     Case,
@@ -87,6 +88,7 @@ class KitSession:
         self.records: dict[str, CaseRecord] = {}
         self._device = contextlib.ExitStack()
         self._machine: Machine | None = None
+        self._device_used = ""
         self._subject: tuple[str, Subject] | None = None
         self._build_errors: dict[str, Exception] = {}
 
@@ -134,8 +136,8 @@ class KitSession:
 
     @property
     def device(self) -> str:
-        """The device as `--graph-device` would name it: the one in use, else the one asked for."""
-        return self._machine.device if self._machine else self.options.graph_device
+        """The device as `--graph-device` would name it: the one in use or used last, else the one asked for."""
+        return self._device_used or self.options.graph_device
 
     def record(self, case: SuiteCase, outcome: Outcome, message: str = "", **fields: object) -> CaseRecord:
         """A record of `case` with what this run knows about the machine."""
@@ -205,7 +207,8 @@ class KitSession:
             return self.record(case, Outcome.BLOCKED, decision.reason)
         subject = self._open_subject(case.adapter)
         try:
-            evidence = case.check(subject, case.case)
+            with doing(case.id):
+                evidence = case.check(subject, case.case)
         except Inconclusive as open_question:
             return self.record(case, Outcome.INCONCLUSIVE, str(open_question))
         if not isinstance(evidence, Mapping):
@@ -222,8 +225,10 @@ class KitSession:
             from conformance.device import open_device
 
             for adapter in self.adapters:
-                self._import_packages(adapter)
+                with doing(f"importing what {adapter.spec.name} needs"):
+                    self._import_packages(adapter)
             self._machine = self._device.enter_context(open_device(self.options.graph_device))
+            self._device_used = self._machine.device
         return self._machine
 
     def _import_packages(self, adapter: LoadedAdapter) -> None:
@@ -244,7 +249,10 @@ class KitSession:
         self._close_subject()
         if name not in self._build_errors:
             try:
-                subject = open_subject(adapter.spec, self._open_machine(), self.options.seed, self.options.checkpoint)
+                with doing(f"building and capturing {name}"):
+                    subject = open_subject(
+                        adapter.spec, self._open_machine(), self.options.seed, self.options.checkpoint
+                    )
             except Exception as error:
                 self._build_errors[name] = error
             else:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec, tree_map_only
 
+from conformance.activity import doing
 from conformance.catalogue import Machine
 from conformance.errors import ConformanceError
 from conformance.noise import Noise, measure_noise
@@ -87,13 +88,14 @@ class Subject:
         the capture's pool recording, so that vLLM's shared one takes no further capture.
         """
         pool = shared_pool()
-        try:
-            self._capture_a_little(pool)
-        except RuntimeError:
-            if pool is None:
-                raise
-            renew_shared_pool()
-            self._capture_a_little(None)
+        with doing("settling"):  # apart, so that the capture is not counted as the subject's
+            try:
+                self._capture_a_little(pool)
+            except RuntimeError:
+                if pool is None:
+                    raise
+                renew_shared_pool()
+                self._capture_a_little(None)
 
     def _capture_a_little(self, pool: Any) -> None:
         side = torch.cuda.Stream()
@@ -219,6 +221,11 @@ class Subject:
 
     def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
         return self.table.lookup(sizes)
+
+    def padded_frames(self, sizes: Mapping[str, int]) -> int | None:
+        """By how many frames its bucket pads a call of `sizes`; None where no bucket holds it, or it has no frames."""
+        bucket, axis = self.bucket_for(sizes), self.time_axis
+        return None if bucket is None or axis is None else bucket[axis] - sizes[axis]
 
     def stats(self) -> Mapping[str, Any] | None:
         """The subject's own statistics, where it keeps any."""

@@ -55,8 +55,15 @@ def bucket_bytes(subject: Subject, given_pool: bool) -> Evidence:
     with measuring(subject):
         alone = _growth(subject, [dict(buckets[-1])])
         together = _growth(subject, [dict(bucket) for bucket in buckets])
-    statics = sum(static_bytes(subject, bucket) for bucket in buckets)
-    evidence = {"largest_alone": alone, "all_buckets": together, "static_bytes": statics, "buckets": len(buckets)}
+    by_bucket = {cases.label(subject.spec, bucket): static_bytes(subject, bucket) for bucket in buckets}
+    statics = sum(by_bucket.values())
+    evidence = {
+        "largest_alone": alone,
+        "all_buckets": together,
+        "static_bytes": statics,
+        "static_bytes_by_bucket": by_bucket,
+        "buckets": len(buckets),
+    }
     if together["captures"] and together["live"] <= 0:
         raise CheckFailed(
             "CG501",

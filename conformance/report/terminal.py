@@ -112,6 +112,14 @@ def close_run(reporter: Any, kit: KitSession, records: Sequence[CaseRecord], exi
     return exitstatus if exitstatus == pytest.ExitCode.TESTS_FAILED else run.exit_code
 
 
+def tell_unwritten(reporter: Any, lines: Sequence[str]) -> None:
+    """Say which reports could not be written. The closing sentence stays the last line."""
+    for line in lines:
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(f"ERROR: {line}", bold=True, red=True)
+
+
 def _write(reporter: Any, line: str, verdict: Verdict | None) -> None:
     if reporter is None:
         return

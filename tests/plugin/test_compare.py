@@ -16,16 +16,15 @@ from conformance.outcome import CaseRecord, Outcome
 from conformance.report.compare import Change, compare, lines
 from conformance.report.document import (
     SCHEMA,
-    ReportError,
     RunReport,
     SubjectReport,
     from_document,
     make_report,
     read_report,
-    require_writable,
     to_document,
     write_report,
 )
+from conformance.report.files import ReportError, require_writable
 
 PASS, FAIL, NA, XFAIL = Outcome.PASS, Outcome.FAIL, Outcome.NOT_APPLICABLE, Outcome.XFAIL
 

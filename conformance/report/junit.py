@@ -1,0 +1,41 @@
+"""What a JUnit file says about a case: its name, and three properties. pytest's own `--junitxml` writes the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from conformance.outcome import CaseRecord
+from conformance.waveform import WAVEFORM
+
+PREFIX = "conformance."
+
+
+def properties(record: CaseRecord) -> list[tuple[str, str]]:
+    """`user_properties` of a case. The waveform stays out: it is a picture's, and would be most of the file."""
+    evidence = {name: value for name, value in record.evidence.items() if name != WAVEFORM}
+    return [
+        (f"{PREFIX}code", record.code),
+        (f"{PREFIX}outcome", record.outcome.value),
+        (f"{PREFIX}evidence", json.dumps(evidence, default=str, sort_keys=True, separators=(",", ":"))),
+    ]
+
+
+def without(given: Iterable[tuple[str, object]]) -> list[tuple[str, object]]:
+    """`given` less what an earlier phase of the same case put there."""
+    return [item for item in given if not item[0].startswith(PREFIX)]
+
+
+def name_testcase(plugins: Iterable[Any], report: object, record: CaseRecord) -> None:
+    """Give the case a class name: `conformance.moss_tts`, and the check and case as its name.
+
+    pytest derives a class name from the parts of a node id before `::`, of which the kit's ids have none. Its writer of
+    JUnit files is a nameless plugin with `node_reporter`; attributes set there win over the derived ones.
+    """
+    for plugin in plugins:
+        node_reporter = getattr(plugin, "node_reporter", None)
+        if callable(node_reporter):
+            node = node_reporter(report)
+            node.add_attribute("classname", f"conformance.{record.adapter}")
+            node.add_attribute("name", record.id.removeprefix(f"{record.adapter}/"))
