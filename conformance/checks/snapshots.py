@@ -128,7 +128,7 @@ def output(subject: Subject, name: str, sizes: Sizes) -> Evidence:
 
     How it is checked: one file a case in `snapshots/DEVICE-CLASS/` beside the adapter, of the tiny weights and inputs
     of seed 0: head, tail, a seeded sample, and log-mel bands of every row. A CPU's kernels vary by 4e-6. A snapshot of
-    another device class is held to the loose limits that it records too, 1e-2 and 0.5 dB, and the evidence says so.
+    another device class is held to the loose limits that it records too, 1e-3 and 0.1 dB, and the evidence says so.
     NaN and silence never match.
 
     If it fails: the table says which metric is over its limit. Where the change is meant, listen, then run again with

@@ -87,9 +87,7 @@ def _keep_floats(
     rows: Rows, kept: Sequence[int], share: int, heard: bool, sample_rate: int
 ) -> tuple[OutputHeader, dict[str, torch.Tensor]]:
     host = [_real(row.detach().cpu()) for row in rows]
-    signals = [
-        row.reshape(math.prod(row.shape[:-1]), row.shape[-1]) if row.dim() else row.reshape(1, 1) for row in host
-    ]
+    signals = [_channels(row) for row in host]
     bands = heard and all(signal.shape[0] <= MAX_CHANNELS for signal in signals)
     cells = metrics.BANDS * metrics.SEGMENTS if bands else 0
     arrays = {
@@ -132,6 +130,11 @@ def _keep_integers(
         digests=tuple(hashlib.sha256(row.numpy().tobytes()).hexdigest()[:16] for row in host),
     )
     return header, {f"{row}.values": host[row][: max(8, share // 2)].clone() for row in kept}
+
+
+def _channels(row: torch.Tensor) -> torch.Tensor:
+    """`row` as `[channels, samples]`, whatever stands before its last axis."""
+    return row.reshape(math.prod(row.shape[:-1]), row.shape[-1]) if row.dim() else row.reshape(1, 1)
 
 
 def _slices(total: int, most: int) -> Slices:

@@ -121,6 +121,7 @@ def test_a_lost_bucket_is_told_and_what_it_left_behind_is_unused(codec: WriteCod
     run(path, UPDATE)
     codec(buckets=({"batch": 1, "frames": 4},))
     records, exit_code = run(path)
+    assert exit_code == 1
     assert {record.case for record in records if record.outcome is Outcome.FAIL} >= {"buckets"}
     [record] = [record for record in records if record.case == "buckets"]
     assert record.evidence["table"] == ["- 'b2-f8',"]
