@@ -24,10 +24,10 @@ class Limits:
 
 STRICT = Limits(max_abs=1e-4, l2=1e-4, log_mel=0.01)
 LOOSE = Limits(max_abs=1e-3, l2=1e-3, log_mel=0.1)
-"""Measured. Within one device class (a CPU, the adapters `reference` and `moss_tts`): with another number of threads the
-same bits, without oneDNN 5e-7 of the peak, with other instruction sets (none, AVX2, AVX-512) 4e-6 and 2e-5 dB. Between a
-CPU and an H200 under strict numerics, tiny versions of nine codecs of vllm-omni: at most 1.2e-5 of the peak (with TF32,
-which a run turns off, up to 5e-3). A gain of 1.001, which must be seen, is 1e-3 and 0.009 dB."""
+"""Measured. Within one device class (a CPU, the adapters `reference` and `moss_tts`): with another number of threads
+the same bits, without oneDNN 5e-7 of the peak, with other instruction sets (none, AVX2, AVX-512) 4e-6 and 2e-5 dB.
+Between a CPU and an H200 under strict numerics, tiny versions of nine audio codecs: at most 1.2e-5 of the peak (with
+TF32, which a run turns off, up to 5e-3). A gain of 1.001, which must be seen, is 1e-3 and 0.009 dB."""
 
 
 @dataclass(frozen=True)

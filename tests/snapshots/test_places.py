@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from conformance.catalogue import load_catalogue
 from conformance.outcome import Outcome
+from conformance.registry import spec_of
 from conformance.snapshots.files import decode, encode
+from conformance.snapshots.terms import SnapshotTerms, snapshot_folder
 from conformance.unattended import run_unattended
 from tests.snapshots.conftest import BUCKETS, ONLY, RunCodec, WriteCodec, files_of
 
@@ -163,3 +166,24 @@ def test_another_device_class_is_compared_loosely_and_the_run_says_so(
     codec()
     assert subprocess_run(pytester, path, UPDATE).ret == 0
     assert {name.partition("/")[0] for name in files_of(folder)} == {"cuda-sm90", "emulated", "structure.ambr"}
+
+
+def test_at_most_twelve_files_an_adapter_however_many_buckets() -> None:
+    many = type(spec_of("reference"))()
+    many.buckets = tuple({"batch": rows, "frames": 8 * n} for rows in (1, 2, 4, 8) for n in range(1, 9))  # type: ignore[misc]
+    check = next(check for check in load_catalogue() if check.code == "CG903")
+    many.snapshot_terms = SnapshotTerms(update=True)
+    ids = [case.id for case in check.cases(many)]
+    assert 6 <= len(ids) <= 12
+    assert {"b1-f8", "b8-f64"} < set(ids)
+
+
+@pytest.mark.parametrize("name", ["reference", "moss_tts"])
+def test_the_shipped_snapshots_are_small_and_are_those_of_the_cases(name: str) -> None:
+    spec = spec_of(name)
+    folder = snapshot_folder(spec)
+    assert folder is not None
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    check = next(check for check in load_catalogue() if check.code == "CG903")
+    assert {path.stem for path in files} == {"structure", *(case.id for case in check.cases(spec))}
+    assert max(path.stat().st_size for path in files) < 64_000
