@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from conformance.catalogue import CheckFailed
 from conformance.observe import Seen
@@ -12,9 +13,19 @@ from conformance.subject import Inputs, Outputs, Subject
 
 def call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, Seen]:
     """Call the subject. An exception where eager has none is the subject's failure, not the kit's."""
+    return _observed(subject, code, inputs, lambda: subject(inputs))
+
+
+def raw_call(subject: Subject, code: str, inputs: Inputs) -> tuple[Any, Seen]:
+    """Call the subject from its fresh start, for the result in its own structure."""
+    subject.fresh_start()
+    return _observed(subject, code, inputs, lambda: subject.raw(inputs))
+
+
+def _observed(subject: Subject, code: str, inputs: Inputs, made: Callable[[], Any]) -> tuple[Any, Seen]:
     with subject.observe() as seen:
         try:
-            found = subject(inputs)
+            found = made()
         except Exception as error:
             subject.eager(inputs)  # raises here if the input is at fault
             raise CheckFailed(

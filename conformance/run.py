@@ -10,6 +10,7 @@ import importlib.util
 import os
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,7 +26,14 @@ from conformance.report.terminal import FailureText, Status, close_run, failure_
 from conformance.report.writers import WRITERS, require_reports, write_reports
 from conformance.session import KitSession, Options, SuiteCase, describe
 from conformance.shadowing import KIT_FIXTURES, refuse_shadowing_conftests
+from conformance.snapshots.terms import snapshot_folder
 from conformance.verdict import worse
+
+if TYPE_CHECKING:
+    from conformance.snapshots.store import SnapshotStore
+
+SNAPSHOTS = "CG9"
+UPDATES = ("update_snapshots", "update_new_snapshots_only")  # syrupy's, absent where it is not loaded
 
 
 class ConformanceRun:
@@ -51,6 +59,7 @@ class ConformanceRun:
                 seed=config.getoption("conformance_seed"),
                 checkpoint=_checkpoint(config.getoption("conformance_checkpoint"), adapters),
                 allow_known=config.getoption("conformance_allow_known"),
+                update_snapshots=any(config.getoption(option, False) for option in UPDATES),
             )
             kit = KitSession(options, adapters)
             require_reports(_report_files(config))
@@ -82,6 +91,22 @@ class ConformanceRun:
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         name_item(item)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        case = case_of(item)
+        if case is not None:
+            self.kit.store = self._snapshot_store(item, case)
+
+    def _snapshot_store(self, item: pytest.Item, case: SuiteCase) -> SnapshotStore | None:
+        """syrupy's, for a check of the family that keeps snapshots, where syrupy is loaded."""
+        session, folder = getattr(self.config, "_syrupy", None), snapshot_folder(case.adapter.spec)
+        if session is None or folder is None or not case.check.code.startswith(SNAPSHOTS):
+            return None
+        from conformance.snapshots.extension import SyrupyStore
+
+        own = [other for other in self.kit.cases if (other.adapter, other.check) == (case.adapter, case.check)]
+        return SyrupyStore(item, session, folder, case.check.name, frozenset(other.case.id for other in own))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(

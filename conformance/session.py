@@ -39,8 +39,10 @@ from conformance.errors import ConformanceError, SpecError
 from conformance.expectations import Expectation, expectations_file, load_expectations
 from conformance.outcome import CaseRecord, Outcome, case_id
 from conformance.registry import LoadedAdapter
+from conformance.snapshots.terms import SnapshotTerms
 
 if TYPE_CHECKING:
+    from conformance.snapshots.store import SnapshotStore
     from conformance.subject import Subject
 
 _SELECTABLE = re.compile(r"[\w.:+\-/]*")
@@ -55,6 +57,7 @@ class Options:
     seed: int = 0
     checkpoint: Path | None = None
     allow_known: bool = False
+    update_snapshots: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,11 @@ class KitSession:
     def __init__(self, options: Options, adapters: tuple[LoadedAdapter, ...]) -> None:
         self.options = options
         self.adapters = adapters
+        self.store: SnapshotStore | None = None  # of the case at hand; the adapter's files where there is none
+        for adapter in adapters:
+            adapter.spec.snapshot_terms = SnapshotTerms(
+                options.update_snapshots, options.seed, options.checkpoint is not None
+            )
         self.records: dict[str, CaseRecord] = {}
         self._device = contextlib.ExitStack()
         self._machine: Machine | None = None
@@ -206,6 +214,8 @@ class KitSession:
         if isinstance(decision, Blocked):
             return self.record(case, Outcome.BLOCKED, decision.reason)
         subject = self._open_subject(case.adapter)
+        if self.store is not None:
+            subject.snapshots = self.store
         try:
             with doing(case.id):
                 evidence = case.check(subject, case.case)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from conformance.capabilities import Capabilities, validate_capabilities
 from conformance.errors import SpecError
+from conformance.snapshots.terms import SnapshotTerms
 from conformance.traces import Trace
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class AdapterSpec:
     `left_context` is how many frames before a chunk its samples depend on; a spec that claims streaming gives it.
     `takes_pool` says that `make_runner` hands its pool on; a wrapper without such an argument cannot.
     `lengths_input` names the input that holds the rows' lengths, where the module itself reads them.
+    `snapshot_folder` is where its snapshots are kept, if not in `snapshots/` beside the spec's file.
     """
 
     name: ClassVar[str]
@@ -59,6 +61,8 @@ class AdapterSpec:
     requires: ClassVar[tuple[Requirement, ...]] = ()
     loads_checkpoints: ClassVar[bool] = False
     takes_pool: ClassVar[bool] = True
+    snapshot_folder: ClassVar[Path | None] = None
+    snapshot_terms: SnapshotTerms = SnapshotTerms()  # set by the run
 
     def build(self, device: torch.device, checkpoint: Path | None) -> GraphAdapter:
         """The adapter around its real module on `device`: tiny random weights, or those of `checkpoint`.

@@ -19,10 +19,13 @@ from torch.utils._pytree import TreeSpec, tree_map_only
 
 from conformance.activity import doing
 from conformance.catalogue import Machine
+from conformance.compare import QUIETEST
 from conformance.errors import ConformanceError
 from conformance.noise import Noise, measure_noise
 from conformance.observe import Observer, Seen
 from conformance.shared_pool import renew_shared_pool, shared_pool
+from conformance.snapshots.store import FileStore, SnapshotStore
+from conformance.snapshots.terms import snapshot_folder
 from conformance.spec import AdapterSpec
 from runner import Bucket, BucketTable, GraphAdapter, GraphConfig, GraphRunner, OutputSpec, PerRowLengths
 
@@ -30,7 +33,6 @@ Inputs = dict[str, torch.Tensor]
 Rows = list[torch.Tensor]
 """The rows of one output, each `[..., samples]`; an output without a batch axis has one row."""
 Outputs = dict[str, Rows]
-QUIETEST = 1e-3  # a peak below this hides every fault: default-initialised codecs give 1e-7
 
 
 class SubjectRefused(ConformanceError):
@@ -50,6 +52,7 @@ class Subject:
         self.adapter: GraphAdapter = spec.build(self.device, checkpoint)
         self.table = BucketTable(spec.buckets, self.adapter.axes)
         self._start = [(buffer, buffer.clone()) for buffer in self.module.buffers()] if self._keeps_state else []
+        self.snapshots: SnapshotStore = FileStore(snapshot_folder(spec))
         self._runner = spec.make_runner(self.adapter, self.device)
         self._noise: Noise | None = None
         self._structure: TreeSpec | None = None
@@ -185,10 +188,11 @@ class Subject:
             alone[spec.name] = tensor.contiguous()
         return self.eager(alone)
 
-    def draw(self, sizes: Mapping[str, int], salt: str) -> Inputs:
-        """Inputs for the axis sizes given, from the run's seed and `salt`: the same in every process."""
+    def draw(self, sizes: Mapping[str, int], salt: str, seed: int | None = None) -> Inputs:
+        """Inputs for the axis sizes given, from the run's seed (or `seed`) and `salt`: the same in every process."""
         generator = torch.Generator()
-        generator.manual_seed((self.seed << 32) + zlib.crc32(f"{salt}:{sorted(sizes.items())}".encode()))
+        seed = self.seed if seed is None else seed
+        generator.manual_seed((seed << 32) + zlib.crc32(f"{salt}:{sorted(sizes.items())}".encode()))
         made = self.spec.make_inputs(self.adapter, sizes, generator)
         host = {spec.name for spec in self.adapter.inputs if spec.host}
         return {name: tensor if name in host else tensor.to(self.device) for name, tensor in made.items()}

@@ -11,6 +11,7 @@ from conformance.device import open_device
 from conformance.engine import Finding, failing_checks
 from conformance.spec import AdapterSpec
 from conformance.subject import open_subject
+from tests.mutants.snapshots import KeptSpec
 from tests.mutants.table import CORRECT, MUTANTS
 
 OWN_PROCESS = frozenset({"CG003"})
@@ -20,6 +21,8 @@ OWN_PROCESS = frozenset({"CG003"})
 def findings(
     spec: type[AdapterSpec], machine: Machine, seed: int, leave_out: frozenset[str] = frozenset()
 ) -> dict[str, Finding]:
+    if issubclass(spec, KeptSpec):
+        spec.record_truth(machine, seed)
     subject = open_subject(spec(), machine, seed, None)
     try:
         return dict(failing_checks(subject, leave_out))

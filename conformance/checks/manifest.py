@@ -11,9 +11,10 @@ from torch.utils._pytree import tree_leaves
 from conformance import cases
 from conformance.cases import Sizes
 from conformance.catalogue import Case, CheckFailed, Evidence, check
+from conformance.compare import QUIETEST
 from conformance.instruments.fresh import door_of, first_calls, in_fresh_process
 from conformance.spec import AdapterSpec
-from conformance.subject import QUIETEST, Inputs, Subject
+from conformance.subject import Inputs, Subject
 from runner import PADDED, AdapterError, OutputSpec, PerRowLengths
 
 

@@ -15,12 +15,14 @@ from tests.mutants import (
     policy,
     rfc,
     sequences,
+    snapshots,
     statistics,
     threads,
 )
 from tests.mutants.addresses import MemoSpec, StatefulSpec
 from tests.mutants.base import Mutant, RaggedSpec, ReferenceSpec
 from tests.mutants.lengths import NoisySpec
+from tests.mutants.snapshots import KeptSpec
 
 MUTANTS: tuple[Mutant, ...] = (
     *rfc.MUTANTS,
@@ -36,5 +38,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *addresses.MUTANTS,
     *sequences.MUTANTS,
     *policy.MUTANTS,
+    *snapshots.MUTANTS,
 )
-CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec, NoisySpec, StatefulSpec, MemoSpec)
+CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec, NoisySpec, StatefulSpec, MemoSpec, KeptSpec)
