@@ -26,7 +26,7 @@ class VoxtralLogits(GraphAdapter):
 
     inputs = (
         InputSpec("llm_hidden", torch.float32, ("batch", "dim")),
-        InputSpec("cfg_alpha", torch.float32, ("batch",), pad=1.2),
+        InputSpec("cfg_alpha", torch.float32, ("batch",), pad=1.0),
     )
     outputs = (OutputSpec("fake_eos", ("batch",)), OutputSpec("codes", ("batch", 1 + 36)))
     axes: ClassVar[dict[str, AxisMode]] = {"batch": PADDED}
@@ -75,7 +75,8 @@ class VoxtralWrapper(WrapperSpec):
     loads_checkpoints = True
 
     def build(self, device: torch.device, checkpoint: Path | None) -> VoxtralLogits:
-        built = VoxtralLogits(VOXTRAL.module(VOXTRAL.build(device, checkpoint)))
+        """In bfloat16, as it is served: there the marks that eager and graph give have one dtype."""
+        built = VoxtralLogits(VOXTRAL.module(VOXTRAL.build(device, checkpoint)).to(torch.bfloat16))
         self.sample_rate, self.hop = VOXTRAL.sample_rate, VOXTRAL.hop
         return built
 
