@@ -12,7 +12,7 @@ from conformance.evidence import graphed_call, located
 from conformance.instruments.static_memory import poisoned, rewritten_memory
 from conformance.instruments.sweeps import full_and_padded, padded, require_parity, sizes_along, smallest
 from conformance.spec import AdapterSpec
-from conformance.subject import Inputs, Subject
+from conformance.subject import Inputs, Outputs, Subject
 
 
 def _every_size(spec: AdapterSpec) -> Iterator[Case]:
@@ -137,15 +137,17 @@ def neighbours(subject: Subject, sizes: Sizes) -> Evidence:
             size = {**sizes, axis: rows}
             with located(f"row at position {position} of {rows}"):
                 found, seen = graphed_call(subject, "CG208", _beside(subject, mine, size, position, "neighbours"))
-                found = {name: values if len(values) < rows else [values[position]] for name, values in found.items()}
                 if subject.spec.capabilities.randomness.supported:
                     others = subject.eager(_beside(subject, mine, size, position, "other neighbours"))
-                    alone = {
-                        name: values if len(values) < rows else [values[position]] for name, values in others.items()
-                    }
-                require_equal("CG208", subject, found, alone, advice)
+                    alone = _row(others, position, rows)
+                require_equal("CG208", subject, _row(found, position, rows), alone, advice)
             replays += seen.replays
     return {"positions": replays}
+
+
+def _row(outputs: Outputs, position: int, rows: int) -> Outputs:
+    """One row of each output; an output without rows stays whole."""
+    return {name: values if len(values) < rows else [values[position]] for name, values in outputs.items()}
 
 
 def _beside(subject: Subject, mine: Inputs, sizes: Sizes, position: int, salt: str) -> Inputs:

@@ -160,7 +160,8 @@ def _frozen(found: str) -> CheckFailed:
 
 def _empty(spec: AdapterSpec) -> Iterator[Case]:
     for axis in spec.adapter.axes:
-        yield Case(f"no-{axis}", {"axis": axis})
+        if all(bucket[axis] for bucket in spec.buckets):  # a bucket of size 0 serves empty calls as any others
+            yield Case(f"no-{axis}", {"axis": axis})
     if any(True for _ in cases.exact_with_rows(spec)) and cases.trims_rows(spec):
         yield Case("one-empty-row", {"axis": None})
 
