@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -181,7 +182,8 @@ class ConformanceRun:
         record = self._last_record(report)
         if record is None:
             return
-        junit.name_testcase(self.config.pluginmanager.get_plugins(), report, record)
+        for writer in self._junit_writers:
+            junit.name_testcase(writer, report, record)
         known = self.records.get(record.id)
         self.records[record.id] = record if known is None else worse(known, record)
         if report.failed:
@@ -193,6 +195,10 @@ class ConformanceRun:
             # A worker that died leaves a report that it did not write itself.
             return self.kit.record(self._cases_by_id[report.nodeid], Outcome.ERROR, report.longreprtext)
         return record
+
+    @cached_property
+    def _junit_writers(self) -> Sequence[Any]:
+        return junit.writers(self.config.pluginmanager.get_plugins())
 
     @property
     def _cases_by_id(self) -> Mapping[str, SuiteCase]:

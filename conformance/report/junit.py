@@ -27,15 +27,17 @@ def without(given: Iterable[tuple[str, object]]) -> list[tuple[str, object]]:
     return [item for item in given if not item[0].startswith(PREFIX)]
 
 
-def name_testcase(plugins: Iterable[Any], report: object, record: CaseRecord) -> None:
-    """Give the case a class name: `conformance.moss_tts`, and the check and case as its name.
+def writers(plugins: Iterable[Any]) -> list[Any]:
+    """pytest's writer of a JUnit file, where one is asked for: a nameless plugin, known by its `node_reporter`."""
+    return [plugin for plugin in plugins if callable(getattr(plugin, "node_reporter", None))]
 
-    pytest derives a class name from the parts of a node id before `::`, of which the kit's ids have none. Its writer of
-    JUnit files is a nameless plugin with `node_reporter`; attributes set there win over the derived ones.
+
+def name_testcase(writer: Any, report: object, record: CaseRecord) -> None:
+    """Give the case a class name, `conformance.moss_tts`, and the check and case as its name.
+
+    pytest derives a class name from the parts of a node id before `::`, of which the kit's ids have none. Attributes
+    that are set on the writer's node win over the derived ones.
     """
-    for plugin in plugins:
-        node_reporter = getattr(plugin, "node_reporter", None)
-        if callable(node_reporter):
-            node = node_reporter(report)
-            node.add_attribute("classname", f"conformance.{record.adapter}")
-            node.add_attribute("name", record.id.removeprefix(f"{record.adapter}/"))
+    node = writer.node_reporter(report)
+    node.add_attribute("classname", f"conformance.{record.adapter}")
+    node.add_attribute("name", record.id.removeprefix(f"{record.adapter}/"))

@@ -55,6 +55,9 @@ def test_the_wheel_holds_two_packages_and_the_adapters_as_data(wheel: Path) -> N
     assert "conformance/suite/test_conformance.py" in names
     assert "conformance/_adapters/reference/snapshots/structure.ambr" in names
     assert "conformance/_adapters/reference/snapshots/emulated/b1-f8.safetensors" in names
+    assert {"schema.json", "templates/report.html.j2", "templates/report.css"} <= {
+        name.removeprefix("conformance/report/") for name in names
+    }
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 
@@ -72,12 +75,15 @@ def test_it_runs_beside_an_authors_own_adapters_and_tests(python: Path, tmp_path
     )
     before = sorted(tmp_path.rglob("*.py"))
     result = run(
-        python, "-m", "pytest", "--adapter=reference", "--graph-device=emulated", "-p", "no:cacheprovider", cwd=tmp_path
+        *(python, "-m", "pytest", "--adapter=reference", "--graph-device=emulated", "-p", "no:cacheprovider"),
+        "--conformance-html=report.html",
+        cwd=tmp_path,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.splitlines()[-1].startswith("reference: CONFORMANT — ")
     assert "27 snapshots passed." in result.stdout
     assert str(ROOT) not in result.stdout
+    assert "<h1>" in (tmp_path / "report.html").read_text()
     assert sorted(tmp_path.rglob("*.py")) == before
 
 
