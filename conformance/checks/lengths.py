@@ -133,11 +133,8 @@ def neighbours(subject: Subject, sizes: Sizes) -> Evidence:
     replays = 0
     for rows in (sizes[axis], sizes[axis] - 1):
         for position in range(rows if subject.bucket_for({**sizes, axis: rows}) else 0):
-            inputs = subject.draw({**sizes, axis: rows}, f"CG208 neighbours {rows} {position}")
-            for spec in subject.adapter.inputs:
-                if axis in spec.axes:
-                    at = spec.axes.index(axis)
-                    inputs[spec.name].select(at, position).copy_(mine[spec.name].select(at, 0))
+            neighbours = subject.draw({**sizes, axis: rows}, f"CG208 neighbours {rows} {position}")
+            inputs = subject.with_row(neighbours, position, mine)
             with located(f"row at position {position} of {rows}"):
                 found, seen = graphed_call(subject, "CG208", inputs)
                 found = {name: values if len(values) < rows else [values[position]] for name, values in found.items()}

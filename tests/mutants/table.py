@@ -15,12 +15,14 @@ from tests.mutants import (
     policy,
     rfc,
     sequences,
+    slots,
     statistics,
     threads,
 )
 from tests.mutants.addresses import MemoSpec, StatefulSpec
 from tests.mutants.base import Mutant, RaggedSpec, ReferenceSpec
 from tests.mutants.lengths import NoisySpec
+from tests.mutants.slots import SlottedSpec
 
 MUTANTS: tuple[Mutant, ...] = (
     *rfc.MUTANTS,
@@ -35,6 +37,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ownership.MUTANTS,
     *addresses.MUTANTS,
     *sequences.MUTANTS,
+    *slots.MUTANTS,
     *policy.MUTANTS,
 )
-CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec, NoisySpec, StatefulSpec, MemoSpec)
+CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec, NoisySpec, StatefulSpec, SlottedSpec, MemoSpec)
