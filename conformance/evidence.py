@@ -11,9 +11,12 @@ from conformance.observe import Seen
 from conformance.subject import Inputs, Outputs, Subject
 
 
-def call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, Seen]:
-    """Call the subject. An exception where eager has none is the subject's failure, not the kit's."""
-    return _observed(subject, code, inputs, lambda: subject(inputs))
+def call(subject: Subject, code: str, inputs: Inputs, *, proceed: bool = False) -> tuple[Outputs, Seen]:
+    """Call the subject, from its start or, with `proceed`, from the state that the last call left.
+
+    An exception where eager has none is the subject's failure, not the kit's.
+    """
+    return _observed(subject, code, inputs, lambda: subject.proceed(inputs) if proceed else subject(inputs))
 
 
 def raw_call(subject: Subject, code: str, inputs: Inputs) -> tuple[Any, Seen]:
@@ -38,9 +41,10 @@ def _observed(subject: Subject, code: str, inputs: Inputs, made: Callable[[], An
     return found, seen
 
 
-def graphed_call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, Seen]:
+def graphed_call(subject: Subject, code: str, inputs: Inputs, *, proceed: bool = False) -> tuple[Outputs, Seen]:
     """Call the subject, which must replay and not capture: a subject that silently stays eager proves nothing."""
-    found, seen = call(subject, code, inputs)
+    whole = subject.module_calls_of_eager  # before the call: counting them makes another one, which moves state on
+    found, seen = call(subject, code, inputs, proceed=proceed)
     if not seen.replays:
         raise CheckFailed(
             code,
@@ -49,7 +53,6 @@ def graphed_call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, 
             cure="look at the capture errors and the fallback reasons in the statistics",
             evidence={"captures": seen.captures, "replays": seen.replays},
         )
-    whole = subject.module_calls_of_eager
     if whole and seen.module_calls >= whole:
         raise CheckFailed(
             code,

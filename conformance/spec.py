@@ -44,6 +44,8 @@ class AdapterSpec:
     `takes_pool` says that `make_runner` hands its pool on; a wrapper without such an argument cannot.
     `lengths_input` names the input that holds the rows' lengths, where the module itself reads them.
     `snapshot_folder` is where its snapshots are kept, if not in `snapshots/` beside the spec's file.
+    `slots_input` names the input that says in which slot each row's state is, no two rows of a batch in one; such a
+    spec overrides `reset_slots`, and its `state_tensors` have the slots as their first axis.
     """
 
     name: ClassVar[str]
@@ -58,6 +60,7 @@ class AdapterSpec:
     min_hit_rate: ClassVar[float] = 1.0
     left_context: ClassVar[int] = 0
     lengths_input: ClassVar[str | None] = None
+    slots_input: ClassVar[str | None] = None
     requires: ClassVar[tuple[Requirement, ...]] = ()
     loads_checkpoints: ClassVar[bool] = False
     takes_pool: ClassVar[bool] = True
@@ -108,6 +111,17 @@ class AdapterSpec:
         self.module(adapter).to(dtype)
         return adapter
 
+    def state_tensors(self, adapter: GraphAdapter) -> Mapping[str, torch.Tensor]:
+        """What the module keeps between calls, by name: its buffers, unless it keeps its state in other tensors.
+
+        Views are welcome: the kit writes a state back with `copy_`. Scratch rows that only padding uses do not belong.
+        """
+        return dict(self.module(adapter).named_buffers())
+
+    def reset_slots(self, adapter: GraphAdapter, slots: torch.Tensor) -> None:
+        """Make the `slots` (int64, on the device) ready for new streams, as a server does when a request has ended."""
+        raise NotImplementedError
+
     def validate(self) -> None:
         """Raise :class:`SpecError` for a declaration that no run could make sense of. Builds nothing."""
         where = _place_of(type(self))
@@ -151,9 +165,21 @@ class AdapterSpec:
             for axis, limit in self.limits.items():
                 if bucket.get(axis, limit) > limit or axis not in bucket:
                     raise SpecError(f"{where}: limits[{axis!r}] is {limit}, which bucket {dict(bucket)} does not keep")
+        self._validate_slots(where)
         for call in self.trace.calls if self.trace else ():
             if call.sizes.keys() != self.adapter.axes.keys():
                 raise SpecError(f"{where}: the trace gives {dict(call.sizes)}; the axes are {list(self.adapter.axes)}")
+
+    def _validate_slots(self, where: str) -> None:
+        if self.slots_input is None:
+            return
+        if not self.capabilities.state.supported:
+            raise SpecError(f"{where}: `slots_input` is {self.slots_input!r}, and state is not claimed: claim it")
+        if type(self).reset_slots is AdapterSpec.reset_slots:
+            raise SpecError(f"{where} names `slots_input` and defines no `reset_slots`; a spec with slots must")
+        names = [spec.name for spec in self.adapter.inputs]
+        if self.slots_input not in names:
+            raise SpecError(f"{where}: `slots_input` must be one of the inputs {names}, found {self.slots_input!r}")
 
 
 def _place_of(spec: type[AdapterSpec]) -> str:

@@ -51,7 +51,7 @@ class Subject:
         torch.manual_seed(seed)
         self.adapter: GraphAdapter = spec.build(self.device, checkpoint)
         self.table = BucketTable(spec.buckets, self.adapter.axes)
-        self._start = [(buffer, buffer.clone()) for buffer in self.module.buffers()] if self._keeps_state else []
+        self._start = self._now()
         self.snapshots: SnapshotStore = FileStore(snapshot_folder(spec))
         self._runner = spec.make_runner(self.adapter, self.device)
         self._noise: Noise | None = None
@@ -60,13 +60,17 @@ class Subject:
         self._observer.install()
 
     @property
-    def _keeps_state(self) -> bool:
-        return self.spec.capabilities.state.supported
+    def state(self) -> Mapping[str, torch.Tensor]:
+        """What the module keeps between calls, by name; nothing where it claims no state."""
+        return self.spec.state_tensors(self.adapter) if self.spec.capabilities.state.supported else {}
+
+    def _now(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return [(tensor, tensor.clone()) for tensor in self.state.values()]
 
     def rebuild(self, adapter: GraphAdapter) -> None:
         """Stand on another adapter of the same spec and a runner of its own, with nothing measured yet."""
         self.adapter = adapter
-        self._start = [(buffer, buffer.clone()) for buffer in self.module.buffers()] if self._keeps_state else []
+        self._start = self._now()
         self._runner = self.spec.make_runner(adapter, self.device)
         self._noise, self._structure = None, None
 
@@ -79,8 +83,8 @@ class Subject:
 
         Inside a capture only the state is put back, which the graph repeats: CUDA takes no seed there.
         """
-        for buffer, start in self._start:
-            buffer.copy_(start)
+        for tensor, start in self._start:
+            tensor.copy_(start)
         if self.spec.capabilities.randomness.supported and not torch.cuda.is_current_stream_capturing():
             torch.manual_seed(self.seed)
 
@@ -123,7 +127,10 @@ class Subject:
 
     @cached_property
     def module_calls_of_eager(self) -> int:
-        """How many torch modules one eager call runs; 0 where the adapter's module is a plain function."""
+        """How many torch modules one eager call runs; 0 where the adapter's module is a plain function.
+
+        Counted by a call from the start, so that it must be asked before a call whose state matters afterwards.
+        """
         with self.observe() as seen:
             self.eager(self.draw(self.spec.buckets[0], "module calls"))
         return seen.module_calls
@@ -187,6 +194,23 @@ class Subject:
                     tensor = tensor.narrow(position, 0, length)
             alone[spec.name] = tensor.contiguous()
         return self.eager(alone)
+
+    def with_row(self, inputs: Inputs, position: int, row: Inputs) -> Inputs:
+        """`inputs` with the first row of `row` in place of the one at `position`.
+
+        A neighbour that had its slot takes the slot of the row that went.
+        """
+        placed: Inputs = {}
+        for spec in self.adapter.inputs:
+            tensor = inputs[spec.name].clone()
+            if self.row_axis in spec.axes:
+                at = spec.axes.index(self.row_axis)
+                new, old = row[spec.name].select(at, 0), tensor.select(at, position).clone()
+                if spec.name == self.spec.slots_input:
+                    tensor = torch.where(tensor == new, old, tensor)
+                tensor.select(at, position).copy_(new)
+            placed[spec.name] = tensor
+        return placed
 
     def draw(self, sizes: Mapping[str, int], salt: str, seed: int | None = None) -> Inputs:
         """Inputs for the axis sizes given, from the run's seed (or `seed`) and `salt`: the same in every process."""
@@ -315,6 +339,7 @@ def open_subject(spec: AdapterSpec, machine: Machine, seed: int, checkpoint: Pat
     subject = Subject(spec, machine, seed, checkpoint)
     try:
         _refuse_silence(subject)
+        _ = subject.module_calls_of_eager
         subject.warmup()
     except BaseException:
         subject.close()

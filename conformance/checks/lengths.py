@@ -152,9 +152,4 @@ def _row(outputs: Outputs, position: int, rows: int) -> Outputs:
 
 def _beside(subject: Subject, mine: Inputs, sizes: Sizes, position: int, salt: str) -> Inputs:
     """Inputs drawn anew, with the first row of `mine` at `position`."""
-    inputs = subject.draw(sizes, f"CG208 {salt} {sizes[ROWS]} {position}")
-    for spec in subject.adapter.inputs:
-        if ROWS in spec.axes:
-            at = spec.axes.index(ROWS)
-            inputs[spec.name].select(at, position).copy_(mine[spec.name].select(at, 0))
-    return inputs
+    return subject.with_row(subject.draw(sizes, f"CG208 {salt} {sizes[ROWS]} {position}"), position, mine)

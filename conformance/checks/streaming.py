@@ -46,7 +46,8 @@ def streaming(subject: Subject, chunk: int) -> Evidence:
     https://github.com/vllm-project/vllm-omni/issues/4466
 
     How it is checked: one row of twice the largest bucket's frames and three, decoded eagerly at once and then through
-    the subject in chunks of several sizes; from each result the samples past the joined end are taken.
+    the subject in chunks of several sizes; from each result the samples past the joined end are taken. A subject that
+    keeps state and declares no left context goes on from chunk to chunk.
 
     If it fails: return as many samples as eager for the chunk's own frames, and declare the left context that the
     module's receptive field needs.
@@ -59,12 +60,14 @@ def streaming(subject: Subject, chunk: int) -> Evidence:
     timed = {spec.name for spec in subject.adapter.outputs if spec.length is not None and spec.of == time}
     joined: Outputs = {name: [rows[0][..., :0]] for name, rows in whole.items() if name in timed}
     replays = calls = 0
+    proceed = subject.spec.capabilities.state.supported and not context
+    subject.fresh_start()
     for start in range(0, frames, chunk):
         first, stop = max(0, start - context), min(frames, start + chunk)
         part = _window(subject, inputs, first, stop)
         with located(f"frames {first} to {stop}"):
             served = subject.bucket_for({**row, time: stop - first}) is not None
-            found, seen = (graphed_call if served else call)(subject, "CG214", part)
+            found, seen = (graphed_call if served else call)(subject, "CG214", part, proceed=proceed)
         calls, replays = calls + 1, replays + seen.replays
         for name, so_far in joined.items():
             done = so_far[0].shape[-1]

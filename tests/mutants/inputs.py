@@ -56,7 +56,7 @@ class RoundsToHalf(ReferenceAdapter):
         return results
 
 
-class _ReplaysUnderAutocast(GraphRunner):
+class ReplaysUnderAutocast(GraphRunner):
     def _decide(self, inputs: dict[str, Any]) -> Any:
         decision = super()._decide(inputs)
         if isinstance(decision, Fallback) and decision.detail == "autocast" and self._available:
@@ -106,7 +106,7 @@ class TakesZeroForUnknown(RaggedAdapter):
 
 
 replays_under_autocast = with_runner(
-    _ReplaysUnderAutocast,
+    ReplaysUnderAutocast,
     "ReplaysUnderAutocast",
     "Nobody asks whether autocast is on. https://github.com/vllm-project/vllm-omni/pull/4341",
 )

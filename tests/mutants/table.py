@@ -15,6 +15,7 @@ from tests.mutants import (
     policy,
     rfc,
     sequences,
+    slots,
     snapshots,
     statistics,
     threads,
@@ -22,6 +23,7 @@ from tests.mutants import (
 from tests.mutants.addresses import MemoSpec, StatefulSpec
 from tests.mutants.base import Mutant, RaggedSpec, ReferenceSpec
 from tests.mutants.lengths import NoisySpec
+from tests.mutants.slots import SlottedSpec
 from tests.mutants.snapshots import KeptSpec
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -37,7 +39,16 @@ MUTANTS: tuple[Mutant, ...] = (
     *ownership.MUTANTS,
     *addresses.MUTANTS,
     *sequences.MUTANTS,
+    *slots.MUTANTS,
     *policy.MUTANTS,
     *snapshots.MUTANTS,
 )
-CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec, NoisySpec, StatefulSpec, MemoSpec, KeptSpec)
+CORRECT: tuple[type[AdapterSpec], ...] = (
+    ReferenceSpec,
+    RaggedSpec,
+    NoisySpec,
+    StatefulSpec,
+    SlottedSpec,
+    MemoSpec,
+    KeptSpec,
+)
