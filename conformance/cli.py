@@ -140,7 +140,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from conformance.report.terminal import failure_text
+    from conformance.report.terminal import failure_text, loose_notes
     from conformance.unattended import run_unattended
     from conformance.verdict import judge, overall, overall_sentence, sentence
 
@@ -155,6 +155,8 @@ def _run(options: argparse.Namespace) -> int:
     for adapter in kit.adapters:
         own = [record for record in records.values() if record.adapter == adapter.spec.name]
         verdicts[adapter.spec.name] = judge(record.outcome for record in own)
+        for note in loose_notes(own):
+            print(f"{adapter.spec.name}: {note}")
         print(sentence(adapter.spec.name, own, seed=options.conformance_seed))
     if len(verdicts) > 1:
         print(overall_sentence(verdicts))

@@ -27,13 +27,12 @@ from conformance.report.terminal import FailureText, Status, close_run, failure_
 from conformance.report.writers import WRITERS, require_reports, write_reports
 from conformance.session import KitSession, Options, SuiteCase, describe
 from conformance.shadowing import KIT_FIXTURES, refuse_shadowing_conftests
-from conformance.snapshots.terms import snapshot_folder
+from conformance.snapshots.terms import CHECKS, snapshot_folder
 from conformance.verdict import worse
 
 if TYPE_CHECKING:
     from conformance.snapshots.store import SnapshotStore
 
-SNAPSHOTS = "CG9"
 UPDATES = ("update_snapshots", "update_new_snapshots_only")  # syrupy's, absent where it is not loaded
 
 
@@ -100,9 +99,9 @@ class ConformanceRun:
             self.kit.store = self._snapshot_store(item, case)
 
     def _snapshot_store(self, item: pytest.Item, case: SuiteCase) -> SnapshotStore | None:
-        """syrupy's, for a check of the family that keeps snapshots, where syrupy is loaded."""
+        """syrupy's, for a check that keeps snapshots, where syrupy is loaded."""
         session, folder = getattr(self.config, "_syrupy", None), snapshot_folder(case.adapter.spec)
-        if session is None or folder is None or not case.check.code.startswith(SNAPSHOTS):
+        if session is None or folder is None or case.check.code not in CHECKS:
             return None
         from conformance.snapshots.extension import SyrupyStore
 

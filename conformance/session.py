@@ -12,6 +12,7 @@ It decides nothing about verdicts and prints nothing.
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
 import importlib
 import re
@@ -43,6 +44,7 @@ from conformance.snapshots.terms import SnapshotTerms
 
 if TYPE_CHECKING:
     from conformance.snapshots.store import SnapshotStore
+    from conformance.spec import AdapterSpec
     from conformance.subject import Subject
 
 _SELECTABLE = re.compile(r"[\w.:+\-/]*")
@@ -124,13 +126,11 @@ class KitSession:
 
     @cached_property
     def expectations(self) -> Mapping[str, tuple[Expectation, ...]]:
-        """Known failures by adapter name, each entry about one of this run's cases."""
+        """Known failures by adapter name, each entry about one of its cases."""
         today = datetime.date.today()
         return {
             adapter.spec.name: load_expectations(
-                expectations_file(adapter.spec),
-                [(case.check.code, case.case.id) for case in self.cases if case.adapter is adapter],
-                today,
+                expectations_file(adapter.spec), _cases_of_any_run(adapter.spec), today
             )
             for adapter in self.adapters
         }
@@ -291,6 +291,13 @@ class KitSession:
             _, subject = self._subject
             self._subject = None
             subject.close()
+
+
+def _cases_of_any_run(spec: AdapterSpec) -> list[tuple[str, str]]:
+    """Code and id of every case, those too which do not apply to this run's seed or checkpoint."""
+    kept = copy.copy(spec)
+    kept.snapshot_terms = SnapshotTerms(update=True)
+    return [(check.code, case.id) for check in load_catalogue() for case in check.cases(kept)]
 
 
 def describe(error: BaseException) -> str:

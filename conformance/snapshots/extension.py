@@ -23,7 +23,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension
 from syrupy.location import PyTestLocation
 from syrupy.session import SnapshotSession
 
-from conformance.snapshots.files import SnapshotError, decode, encode, write_bytes
+from conformance.snapshots.files import SnapshotError, decode, encode, is_snapshot, write_bytes
 from conformance.snapshots.judgement import judge
 from conformance.snapshots.record import Record
 from conformance.snapshots.store import Recalled, read_structure
@@ -129,7 +129,8 @@ class OutputExtension(_BesideTheAdapter, SingleFileSnapshotExtension):
 
     def _kept(self, place: Place) -> Iterator[tuple[Path, set[str]]]:
         for path in place.folder.glob(f"*/*.{OUTPUT_SUFFIX}"):
-            yield path, {_name(place.check, path.stem)}
+            if is_snapshot(path):
+                yield path, {_name(place.check, path.stem)}
 
 
 class StructureExtension(_BesideTheAdapter, AmberSnapshotExtension):

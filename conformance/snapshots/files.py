@@ -78,6 +78,15 @@ def decode(data: bytes, where: Path) -> Record:
     return record
 
 
+def is_snapshot(path: Path) -> bool:
+    """Whether a file says that it is one of ours. What does not is never deleted."""
+    try:
+        with path.open("rb") as file:
+            return KIND in _metadata(file.read(MAX_BYTES))
+    except (OSError, ValueError, struct.error, AttributeError):
+        return False
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write so that a reader meets the old file or the new one, never half of it. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)

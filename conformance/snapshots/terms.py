@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from conformance.catalogue import Machine
     from conformance.spec import AdapterSpec
 
+CHECKS = frozenset({"CG902", "CG903"})
 FOLDER = "snapshots"
 STRUCTURE_FILE = "structure"
 OUTPUT_SUFFIX = "safetensors"

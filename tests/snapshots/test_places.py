@@ -61,6 +61,19 @@ def test_what_no_case_stands_for_is_reported_and_deleted_for_the_adapter_at_hand
     assert subprocess_run(pytester, one).ret == 0
 
 
+def test_a_file_of_something_else_is_neither_reported_nor_deleted(codec: WriteCodec, run: RunCodec) -> None:
+    path = codec()
+    run(path, UPDATE)
+    theirs = path.parent / "snapshots" / "emulated" / "weights.safetensors"
+    theirs.write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    note = path.parent / "snapshots" / "README.md"
+    note.write_text("ours")
+    assert run(path)[1] == 0
+    run(path, UPDATE)
+    assert theirs.exists()
+    assert note.exists()
+
+
 def test_a_selection_of_cases_leaves_the_others_alone(codec: WriteCodec, run: RunCodec) -> None:
     path = codec()
     run(path, UPDATE)
