@@ -30,6 +30,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 _PICTURES = 60  # of one page, so that a run in which all fails is a page that opens
 _PICTURES_ALIKE = 2  # of further cases of one cause
 _ALIKE = 30  # further cases of one cause that are listed
+_HEADLINE = 160  # characters
 _OPEN_SUBJECTS = 4  # up to so many are shown unfolded
 
 
@@ -41,6 +42,24 @@ class Told:
     picture: Any
     state: State
 
+    @property
+    def headline(self) -> str:
+        """What was found, in one line that can be read at a glance; :attr:`rest` goes on where it ends."""
+        return self._parts[0]
+
+    @property
+    def rest(self) -> str:
+        return self._parts[1]
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        first, _, rest = self.record.message.strip().partition("\n")
+        if len(first) <= _HEADLINE:
+            return first, rest
+        ends = [found.end() for found in re.finditer(r"[.;:,] ", first[:_HEADLINE])]
+        end = ends[-1] if ends else first.rfind(" ", 0, _HEADLINE) + 1 or _HEADLINE
+        return first[:end].rstrip(" :;,"), first[end:] + (f"\n{rest}" if rest else "")
+
 
 @dataclass(frozen=True)
 class CauseView:
@@ -49,7 +68,7 @@ class CauseView:
     shown: Told
     others: tuple[Told, ...]
     unfolded: bool
-    """The first of its subject, and the second where the first has no picture and that one has."""
+    """The first of its subject, and the first that has a picture."""
 
     @property
     def left_out(self) -> int:
@@ -147,7 +166,7 @@ def _causes(report: RunReport) -> Iterator[CauseView]:
             left -= other.picture is not None
             others.append(other)
         before = seen.setdefault(cause.subject, [])
-        unfolded = not before or (before == [False] and shown.picture is not None)
+        unfolded = not before or (shown.picture is not None and not any(before))
         before.append(shown.picture is not None)
         yield CauseView(f"failure-{number}", cause, shown, tuple(others), unfolded)
 

@@ -184,6 +184,14 @@ def test_a_waveform_that_makes_no_sense_is_no_picture_and_no_error(waveform: Any
     assert "a promise" in text
 
 
+def test_a_long_message_is_a_headline_and_its_rest() -> None:
+    words = f"the call broke an outer capture: {'x' * 60}: {'y' * 60}, and {'z' * 90}. So move it.\n  a traceback"
+    text = one(message=words)
+    assert f"the call broke an outer capture: {'x' * 60}: {'y' * 60}</h4>" in text
+    assert f"and {'z' * 90}. So move it.\n  a traceback</p>" in text
+    assert f"{'x' * 160}</h4>" in one(message="x" * 200)
+
+
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_every_outcome_has_its_page(outcome: Outcome) -> None:
     Tree(one(outcome))
