@@ -46,7 +46,7 @@ def speed(subject: Subject, sizes: Sizes) -> Evidence:
     after warm-up capture nothing, keep no memory, and a replay calls fewer modules than eager.
 
     Why it matters: a graph that saves nothing still costs memory and start-up time, and padding alone can make a replay
-    slower than the call it stands for. https://github.com/vllm-project/vllm-omni/pull/5172
+    slower than the call it stands for. https://github.com/sgl-project/sglang-omni/pull/1209
 
     How it is checked: eager and the graphed call take turns, so that the machine's load meets both alike; each round
     gives one ratio. Where a call is padded, the emulation compares with eager at the bucket's size: its kernels are the

@@ -16,6 +16,7 @@ from tests.mutants import (
     rfc,
     sequences,
     snapshots,
+    speed,
     statistics,
     threads,
 )
@@ -39,5 +40,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *sequences.MUTANTS,
     *policy.MUTANTS,
     *snapshots.MUTANTS,
+    *speed.MUTANTS,
 )
 CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec, NoisySpec, StatefulSpec, MemoSpec, KeptSpec)
