@@ -68,8 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("report", type=Path, metavar="REPORT.json", help="written by pytest --conformance-json")
     for kind in ("md", "html", "badge"):
         report.add_argument(f"--{kind}", type=Path, metavar="FILE")
-    report.add_argument("--benchmarks", type=Path, metavar="RESULT.json", help="written by --benchmark-json: show it too")
-    report.add_argument("--history", type=Path, metavar="FILE.jsonl", help="kept by bench-history: show it too")
+    report.add_argument("--benchmarks", type=Path, metavar="RESULT.json", help="of --benchmark-json: show it too")
+    report.add_argument("--history", type=Path, metavar="FILE.jsonl", help="of bench-history: show it too")
     add_commands(add)
     for name, run, help in (
         ("plan", _plan, "what would run for an adapter, what not, and why"),
@@ -259,3 +259,7 @@ def _description(adapter: KnownAdapter) -> str:
     except ConformanceError as error:
         return f"(does not load: {' '.join(str(error).split())})"
     return documentation.strip().partition("\n")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

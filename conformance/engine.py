@@ -35,9 +35,7 @@ def checks_for(subject: Subject, *, speed: bool = False) -> Iterator[tuple[Check
                 yield check, case
 
 
-def failing_checks(
-    subject: Subject, leave_out: Collection[str] = (), *, speed: bool = False
-) -> Mapping[str, Finding]:
+def failing_checks(subject: Subject, leave_out: Collection[str] = (), *, speed: bool = False) -> Mapping[str, Finding]:
     """Code to first finding, of every check that fails for `subject`. A check stops at its first failing case.
 
     Checks whose code is among `leave_out` do not run: those that cost seconds, where many subjects are tried.

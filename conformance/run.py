@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.collection import FUNCTION, SPEED_FUNCTION, add_suite, case_of, drop_default_paths, name_item, parametrize
+from conformance.collection import (
+    FUNCTION,
+    SPEED_FUNCTION,
+    add_suite,
+    case_of,
+    drop_default_paths,
+    name_item,
+    parametrize,
+)
 from conformance.errors import ConformanceError
 from conformance.outcome import ATTRIBUTE, CaseRecord, Outcome, record_of
 from conformance.plugin import SUITE

@@ -1,16 +1,16 @@
 """Two results of one machine, benchmark by benchmark: ok, regressed, or undecided.
 
-What is compared is graphed ÷ eager, measured in turn within each run, so that a machine that is slower in one of the two
-runs changes nothing. The rounds of a run are cut into blocks, and the median of each block is taken, which a disturbance
-of a few rounds does not move. Every block of the head over every block of the base gives one ratio, and their quartiles
-decide::
+What is compared is graphed ÷ eager, measured in turn within each run, so that a machine that is slower in one of the
+two runs changes nothing. The rounds of a run are cut into blocks, and the median of each block is taken, which a
+disturbance of a few rounds does not move. Every block of the head over every block of the base gives one ratio, and
+their quartiles decide::
 
     lower quartile above the limit             regressed
     upper quartile not above the limit         ok
     the quartiles further apart than the limit undecided
     else                                       by the median
 
-A change that slows eager as much as the replay is not seen here: `bench-history` keeps the times themselves.
+A change that slows eager as much as the replay is not seen here; `bench-history` keeps the times themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import enum
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 
 from conformance.bench.figures import Quartiles
 from conformance.bench.results import Result
@@ -103,7 +103,7 @@ def _block_medians(values: Sequence[float]) -> list[float]:
     """The median of each of up to BLOCKS runs of rounds that follow one another."""
     many = min(BLOCKS, len(values))
     edges = [len(values) * index // many for index in range(many + 1)]
-    return [statistics.median(values[start:end]) for start, end in zip(edges[:-1], edges[1:], strict=True)]
+    return [statistics.median(values[start:end]) for start, end in pairwise(edges)]
 
 
 def judge_ratio(ratio: Quartiles, limit: float) -> Change:

@@ -1,8 +1,8 @@
 """Medians over commits, one JSON object a line, and a rule that speaks up where a benchmark gets worse for good.
 
-The latest commit is compared with the worst of the earlier ones (the last WINDOW of them): a change is told only where it
-is more than MARGIN worse than anything that was established over at least ENOUGH commits. It is told, and gates nothing:
-machines of different days are compared here.
+The latest commit is compared with the worst of the earlier ones (the last WINDOW of them): a change is told only where
+it is more than MARGIN worse than anything that was established over at least ENOUGH commits. It is told, and gates
+nothing: machines of different days are compared here.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def read_history(path: Path) -> list[HistoryPoint]:
 
 
 def by_commit(points: Sequence[HistoryPoint]) -> dict[tuple[str, str], dict[str, float]]:
-    """For each benchmark and GPU the median of each commit, oldest first; of a commit's several runs the last counts."""
+    """For each benchmark and GPU the median of each commit, oldest first; of a commit's runs the last counts."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for point in points:
         medians = found.setdefault((point.name, point.gpu), {})

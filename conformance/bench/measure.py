@@ -138,8 +138,8 @@ class _CountedCalls(TorchDispatchMode):
     """How many operators are called from Python or from torch's composite ones."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: int = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         self.calls += 1
@@ -148,7 +148,8 @@ class _CountedCalls(TorchDispatchMode):
 
 def operator_calls(call: Callable[[], Any]) -> int:
     """How many operators `call` dispatches. A replay dispatches none."""
-    with _CountedCalls() as counted:
+    counted = _CountedCalls()
+    with counted:
         call()
     return counted.calls
 

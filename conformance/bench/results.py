@@ -68,7 +68,7 @@ def read_result(path: Path) -> Result:
     except (RecursionError, ValueError) as error:
         raise ReportError(f"{path}: not a whole JSON document: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("benchmarks"), list):
-        raise ReportError(f"{path}: expected what `pytest --adapter=NAME --benchmark-only --benchmark-json=FILE` writes")
+        raise ReportError(f"{path}: expected a file of `pytest --adapter=NAME --benchmark-only --benchmark-json`")
     try:
         machine = found["machine_info"]
         host = {

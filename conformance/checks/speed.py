@@ -88,7 +88,7 @@ def speed(subject: Subject, sizes: Sizes) -> Evidence:
     subject.timer.tell({**figures, **about, "costs": [round(cost, 6) for cost in measured.times.costs]})
     _judge_counts(measured, graphed=bucket is not None)
     if bucket is not None:
-        _judge_times(subject, measured.times, path)
+        judge_times(subject, measured.times, path)
     return figures
 
 
@@ -157,7 +157,8 @@ def _judge_counts(measured: Measured, *, graphed: bool) -> None:
         )
 
 
-def _judge_times(subject: Subject, times: Times, path: str) -> None:
+def judge_times(subject: Subject, times: Times, path: str) -> None:
+    """The portable gate. Raises :class:`CheckFailed` where replaying does not pay."""
     if subject.machine.device == CUDA:
         speedup, wanted = Quartiles.of(times.speedups), subject.spec.min_speedup
         if speedup.q1 >= wanted:
