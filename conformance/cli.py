@@ -7,9 +7,11 @@ import datetime
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from conformance.bench.commands import add_commands
 from conformance.errors import ConformanceError
 from conformance.registry import KnownAdapter, known_adapters, load_adapters
 from conformance.report.document import kit_version
@@ -66,6 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("report", type=Path, metavar="REPORT.json", help="written by pytest --conformance-json")
     for kind in ("md", "html", "badge"):
         report.add_argument(f"--{kind}", type=Path, metavar="FILE")
+    report.add_argument("--benchmarks", type=Path, metavar="RESULT.json", help="of --benchmark-json: show it too")
+    report.add_argument("--history", type=Path, metavar="FILE.jsonl", help="of bench-history: show it too")
+    add_commands(add)
     for name, run, help in (
         ("plan", _plan, "what would run for an adapter, what not, and why"),
         ("run", _run, "run every check without pytest; same verdicts, same exit codes"),
@@ -174,6 +179,8 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from conformance.bench.history import read_history
+    from conformance.bench.results import read_result, report_rows
     from conformance.report.document import read_report
     from conformance.report.files import ReportError
     from conformance.report.writers import WRITERS, require_reports
@@ -183,6 +190,10 @@ def _report(options: argparse.Namespace) -> int:
         raise ReportError("nothing to write: give at least one of --md FILE, --html FILE, --badge FILE")
     require_reports(files)
     report = read_report(options.report)
+    if options.benchmarks:
+        report = replace(report, benchmarks=tuple(report_rows(read_result(options.benchmarks))))
+    if options.history:
+        report = replace(report, history=tuple(read_history(options.history)))
     for kind, path in files.items():
         WRITERS[kind](report, path)
         print(path)
@@ -250,3 +261,7 @@ def _description(adapter: KnownAdapter) -> str:
     except ConformanceError as error:
         return f"(does not load: {' '.join(str(error).split())})"
     return documentation.strip().partition("\n")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

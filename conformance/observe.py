@@ -38,6 +38,18 @@ class Observer:
         self._count("replay", "replays")
         self._hook = register_module_forward_pre_hook(self._module_called)
 
+    @contextlib.contextmanager
+    def without_module_counts(self) -> Iterator[None]:
+        """Count no module calls for a while: the hook costs every one of them time."""
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.remove()
+        try:
+            yield
+        finally:
+            if hook is not None:
+                self._hook = register_module_forward_pre_hook(self._module_called)
+
     def _module_called(self, module: torch.nn.Module, inputs: Any) -> None:
         for seen in self._watching:
             seen.module_calls += 1

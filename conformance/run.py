@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.collection import FUNCTION, add_suite, case_of, drop_default_paths, name_item, parametrize
+from conformance.collection import (
+    FUNCTION,
+    SPEED_FUNCTION,
+    add_suite,
+    case_of,
+    drop_default_paths,
+    name_item,
+    parametrize,
+)
 from conformance.errors import ConformanceError
 from conformance.outcome import ATTRIBUTE, CaseRecord, Outcome, record_of
 from conformance.plugin import SUITE
@@ -25,7 +33,7 @@ from conformance.report.document import make_report
 from conformance.report.progress import Progress, progress_for
 from conformance.report.terminal import FailureText, Status, close_run, failure_text, status, tell_unwritten
 from conformance.report.writers import WRITERS, require_reports, write_reports
-from conformance.session import KitSession, Options, SuiteCase, describe
+from conformance.session import KitSession, Options, Speed, SuiteCase, describe
 from conformance.shadowing import KIT_FIXTURES, refuse_shadowing_conftests
 from conformance.snapshots.terms import CHECKS, snapshot_folder
 from conformance.verdict import worse
@@ -59,6 +67,7 @@ class ConformanceRun:
                 seed=config.getoption("conformance_seed"),
                 checkpoint=_checkpoint(config.getoption("conformance_checkpoint"), adapters),
                 allow_known=config.getoption("conformance_allow_known"),
+                speed=_speed(config),
                 update_snapshots=any(config.getoption(option, False) for option in UPDATES),
             )
             kit = KitSession(options, adapters)
@@ -82,11 +91,11 @@ class ConformanceRun:
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         report = yield
         if isinstance(collector, pytest.Session):
-            add_suite(collector, report)
+            add_suite(collector, report, self.kit)
         return report
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if metafunc.function.__name__ == FUNCTION and metafunc.definition.path == SUITE:
+        if metafunc.function.__name__ in (FUNCTION, SPEED_FUNCTION) and metafunc.definition.path == SUITE:
             parametrize(metafunc, self.kit)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
@@ -267,6 +276,17 @@ def _checkpoint(given: str | None, adapters: tuple[LoadedAdapter, ...]) -> Path 
 def _refuse_seed(seed: int) -> None:
     if not 0 <= seed < 2**32:
         raise ConformanceError(f"--conformance-seed={seed}: expected a number from 0 to {2**32 - 1}")
+
+
+def _speed(config: pytest.Config) -> Speed:
+    """Whether pytest-benchmark was asked to run: its options decide, where it is loaded."""
+    alone, too = (bool(config.getoption(name, False)) for name in ("benchmark_only", "benchmark_enable"))
+    if not alone and (not too or config.getoption("benchmark_skip", False)):
+        return Speed.WITHOUT
+    spread_out = config.getoption("dist", "no") != "no" or hasattr(config, "workerinput")
+    if spread_out or (config.getoption("benchmark_disable") and not too):
+        raise ConformanceError("benchmarks run in one process: leave out -n (pytest-xdist) and --benchmark-disable")
+    return Speed.ALONE if alone else Speed.TOO
 
 
 def _refuse_foreign_runner() -> None:

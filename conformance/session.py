@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import datetime
+import enum
 import importlib
 import re
 import shlex
@@ -31,6 +32,7 @@ from conformance.catalogue import (
     Check,
     CheckFailed,
     Inconclusive,
+    Level,
     Machine,
     NotApplicable,
     decide,
@@ -43,12 +45,24 @@ from conformance.registry import LoadedAdapter
 from conformance.snapshots.terms import SnapshotTerms
 
 if TYPE_CHECKING:
+    from conformance.bench.timer import PlainTimer
     from conformance.snapshots.store import SnapshotStore
     from conformance.spec import AdapterSpec
     from conformance.subject import Subject
 
 _SELECTABLE = re.compile(r"[\w.:+\-/]*")
 """What a case id may hold, so that `pytest -k` can name the case."""
+
+
+class Speed(enum.Enum):
+    """Whether a run has the checks of speed: not unless asked for, together with the others, or alone."""
+
+    WITHOUT = "without"
+    TOO = "too"
+    ALONE = "alone"
+
+    def takes(self, check: Check) -> bool:
+        return self is Speed.TOO or (check.level is Level.PERFORMANCE) == (self is Speed.ALONE)
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,7 @@ class Options:
     checkpoint: Path | None = None
     allow_known: bool = False
     update_snapshots: bool = False
+    speed: Speed = Speed.WITHOUT
 
 
 @dataclass(frozen=True)
@@ -90,6 +105,7 @@ class KitSession:
     def __init__(self, options: Options, adapters: tuple[LoadedAdapter, ...]) -> None:
         self.options = options
         self.adapters = adapters
+        self.timer: PlainTimer | None = None  # of the case at hand; a plain one where there is none
         self.store: SnapshotStore | None = None  # of the case at hand; the adapter's files where there is none
         for adapter in adapters:
             adapter.spec.snapshot_terms = SnapshotTerms(
@@ -104,6 +120,14 @@ class KitSession:
 
     @cached_property
     def cases(self) -> tuple[SuiteCase, ...]:
+        """The cases of this run."""
+        cases = tuple(case for case in self.every_case if self.options.speed.takes(case.check))
+        if not cases:
+            raise ConformanceError("the catalogue has no case for the adapters given; nothing would be tested")
+        return cases
+
+    @cached_property
+    def every_case(self) -> tuple[SuiteCase, ...]:
         """Every case of every adapter, adapter by adapter and in the order of the codes. Imports torch."""
         cases = [
             SuiteCase(adapter, check, case)
@@ -120,8 +144,6 @@ class KitSession:
             if case.id in seen:
                 raise SpecError(f"{case.id} stands for two cases; ids of one check must differ")
             seen.add(case.id)
-        if not cases:
-            raise ConformanceError("the catalogue has no case for the adapters given; nothing would be tested")
         return tuple(cases)
 
     @cached_property
@@ -140,7 +162,9 @@ class KitSession:
         return next((entry for entry in entries if entry.covers(case.check.code, case.case.id)), None)
 
     def planned(self, adapter: LoadedAdapter) -> int:
-        return sum(case.adapter is adapter for case in self.cases)
+        """How many cases the adapter has before any selection; those of speed count where they run."""
+        cases = self.cases if self.options.speed is Speed.WITHOUT else self.every_case
+        return sum(case.adapter is adapter for case in cases)
 
     @property
     def device(self) -> str:
@@ -174,6 +198,8 @@ class KitSession:
             case.name,
             f"--conformance-seed={self.options.seed}",
         ]
+        if case.check.level is Level.PERFORMANCE:
+            words.append("--benchmark-only")
         if self.options.checkpoint is not None:
             words.append(f"--adapter-checkpoint={self.options.checkpoint}")
         return " ".join(f'"{word}"' if word == case.name else shlex.quote(word) for word in words)
@@ -216,6 +242,8 @@ class KitSession:
         subject = self._open_subject(case.adapter)
         if self.store is not None:
             subject.snapshots = self.store
+        if self.timer is not None:
+            subject.timer = self.timer
         try:
             with doing(case.id):
                 evidence = case.check(subject, case.case)

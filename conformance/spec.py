@@ -43,6 +43,7 @@ class AdapterSpec:
     `left_context` is how many frames before a chunk its samples depend on; a spec that claims streaming gives it.
     `takes_pool` says that `make_runner` hands its pool on; a wrapper without such an argument cannot.
     `lengths_input` names the input that holds the rows' lengths, where the module itself reads them.
+    `min_speedup` is how many times as long as a replay eager takes on a GPU, at least (CG801).
     `snapshot_folder` is where its snapshots are kept, if not in `snapshots/` beside the spec's file.
     `slots_input` names the input that says in which slot each row's state is, no two rows of a batch in one; such a
     spec overrides `reset_slots`, and its `state_tensors` have the slots as their first axis.
@@ -58,6 +59,7 @@ class AdapterSpec:
     trace: ClassVar[Trace | None] = None
     serving_buckets: ClassVar[tuple[Mapping[str, int], ...]] = ()
     min_hit_rate: ClassVar[float] = 1.0
+    min_speedup: ClassVar[float] = 1.0
     left_context: ClassVar[int] = 0
     lengths_input: ClassVar[str | None] = None
     slots_input: ClassVar[str | None] = None
@@ -131,6 +133,8 @@ class AdapterSpec:
         validate_capabilities(self.capabilities, f"adapter {self.name!r} ({where})")
         if not 0.0 <= self.min_hit_rate <= 1.0:
             raise SpecError(f"adapter {self.name!r}: min_hit_rate must lie in 0..1, found {self.min_hit_rate!r}")
+        if not isinstance(self.min_speedup, (int, float)) or not 0.0 < self.min_speedup < float("inf"):
+            raise SpecError(f"adapter {self.name!r}: min_speedup must be a positive number, found {self.min_speedup!r}")
         for field in ("buckets", "serving_buckets"):
             if not isinstance(getattr(self, field), (tuple, list)):
                 raise SpecError(f"{where}: `{field}` must be a tuple of mappings, found {getattr(self, field)!r}")

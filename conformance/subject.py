@@ -18,6 +18,7 @@ import torch
 from torch.utils._pytree import TreeSpec, tree_map_only
 
 from conformance.activity import doing
+from conformance.bench.timer import PlainTimer
 from conformance.catalogue import Machine
 from conformance.compare import QUIETEST
 from conformance.errors import ConformanceError
@@ -53,6 +54,7 @@ class Subject:
         self.table = BucketTable(spec.buckets, self.adapter.axes)
         self._start = self._now()
         self.snapshots: SnapshotStore = FileStore(snapshot_folder(spec))
+        self.timer = PlainTimer()
         self._runner = spec.make_runner(self.adapter, self.device)
         self._noise: Noise | None = None
         self._structure: TreeSpec | None = None
@@ -296,9 +298,16 @@ class Subject:
     def observe(self) -> contextlib.AbstractContextManager[Seen]:
         return self._observer.watch()
 
+    def without_module_counts(self) -> contextlib.AbstractContextManager[None]:
+        return self._observer.without_module_counts()
+
     def raw_eager(self, inputs: Inputs) -> Any:
         """What eager gives, in the structure that the caller gets."""
         self.fresh_start()
+        return self.eager_as_served(inputs)
+
+    def eager_as_served(self, inputs: Inputs) -> Any:
+        """What eager gives, in the structure that the caller gets, from the state that the last call left."""
         with torch.no_grad():
             result = self.adapter.forward(*(inputs[spec.name] for spec in self.adapter.device_inputs()))
             return self.adapter.rows_of(result, inputs)

@@ -17,6 +17,7 @@ from tests.mutants import (
     sequences,
     slots,
     snapshots,
+    speed,
     statistics,
     threads,
 )
@@ -42,6 +43,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *slots.MUTANTS,
     *policy.MUTANTS,
     *snapshots.MUTANTS,
+    *speed.MUTANTS,
 )
 CORRECT: tuple[type[AdapterSpec], ...] = (
     ReferenceSpec,
