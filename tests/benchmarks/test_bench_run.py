@@ -15,7 +15,7 @@ from conformance.catalogue import CheckFailed, Level, Machine, load_catalogue
 from conformance.checks.speed import judge_times
 from conformance.cli import main
 from conformance.outcome import Outcome
-from tests.inner_run import run_suite
+from conformance.report.document import read_report
 
 ADAPTER = "--adapter=tests.mutants.base:ReferenceSpec"
 SHORT = ("--benchmark-only", "--benchmark-max-time=0.001", "--benchmark-min-rounds=1")
@@ -23,8 +23,8 @@ PATHS = {"b1-f4": "exact", "b1-f7": "padded", "b3-f8": "padded", "b5-f8": "fallb
 
 
 def collected(pytester: pytest.Pytester, *arguments: str) -> list[str]:
-    items, _ = pytester.inline_genitems("-p", "conformance.plugin", ADAPTER, *arguments)
-    return [item.nodeid for item in items]
+    run = pytester.runpytest_subprocess("-p", "conformance.plugin", "--collect-only", "-q", ADAPTER, *arguments)
+    return [line for line in run.outlines if "/CG" in line]
 
 
 def test_an_ordinary_run_has_no_case_of_speed(pytester: pytest.Pytester) -> None:
@@ -32,16 +32,21 @@ def test_an_ordinary_run_has_no_case_of_speed(pytester: pytest.Pytester) -> None
     alone = collected(pytester, "--benchmark-only")
     assert alone == [f"correct_reference/CG801-speed[{case}]" for case in PATHS]
     assert collected(pytester, "--benchmark-enable") == ordinary + alone
-    assert collected(pytester, "--benchmark-enable", "--benchmark-skip") == ordinary
     assert not any("CG8" in nodeid for nodeid in ordinary)
 
 
-def test_a_benchmark_run_counts_what_replays_save(pytester: pytest.Pytester) -> None:
+def test_a_benchmark_run_counts_what_replays_save_and_ends_with_the_sentence(pytester: pytest.Pytester) -> None:
     result = pytester.path / "result.json"
-    records, exit_code = run_suite(pytester, ADAPTER, *SHORT, f"--benchmark-json={result}")
-    assert {record.check for record in records} == {"CG801-speed"}
-    assert {record.outcome for record in records} <= {Outcome.PASS, Outcome.FAIL}  # as fast as the machine is today
-    assert exit_code in (0, 1)
+    report = pytester.path / "run.json"
+    run = pytester.runpytest_subprocess(
+        *("-p", "conformance.plugin", ADAPTER, *SHORT, f"--benchmark-json={result}", f"--conformance-json={report}")
+    )
+    (subject,) = read_report(report).subjects
+    assert [record.check for record in subject.cases] == ["CG801-speed"] * len(PATHS)
+    assert {record.outcome for record in subject.cases} <= {Outcome.PASS, Outcome.FAIL}  # the clock is not tested here
+    assert run.ret in (0, 1)
+    assert run.outlines[-1].startswith("correct_reference: ")
+    assert f" in the {len(PATHS)} of " in run.outlines[-1]
     found = {row["param"]: row for row in json.loads(result.read_text())["benchmarks"]}
     assert {case: row["extra_info"]["path"] for case, row in found.items()} == PATHS
     for case, row in found.items():
@@ -56,12 +61,6 @@ def test_a_benchmark_run_counts_what_replays_save(pytester: pytest.Pytester) -> 
     assert found["b3-f8"]["extra_info"]["bucket"] == "b4-f8"
     assert found["b3-f8"]["extra_info"]["capture_bytes"] > 0
     assert main(["bench-compare", str(result), str(result)]) in (0, 6)
-
-
-def test_a_benchmark_run_ends_with_the_sentence(pytester: pytest.Pytester) -> None:
-    run = pytester.runpytest_inprocess("-p", "conformance.plugin", ADAPTER, *SHORT, "-k", "b1-f4")
-    assert run.outlines[-1].startswith("correct_reference: ")
-    assert "in the 1 of " in run.outlines[-1]
 
 
 @pytest.mark.parametrize("asked", ["--benchmark-only", "--benchmark-enable"])
