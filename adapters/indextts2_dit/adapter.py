@@ -67,9 +67,11 @@ class IndexTTS2DiTAdapter(GraphAdapter):
         `[batch, n_mels, frames]`, of which a row's own are the first `lengths`.
 
         The WaveNet cannot reflect within fewer than 3 frames. No request has so few, since the reference is among them;
-        a call that has is computed as one of 3.
+        a call that has is computed as one of 3, and one of none is refused: it would reflect outside of memory.
         """
         frames = x.shape[-1]
+        if not frames:
+            raise ValueError(f"x must have at least one frame, found {tuple(x.shape)}")
         missing = max(0, self.shortest - frames)
         x, prompt_x, cond = pad(x, (0, missing)), pad(prompt_x, (0, missing)), pad(cond, (0, 0, 0, missing))
         velocity: torch.Tensor = self.module(x, prompt_x, lengths, t, style, cond)
