@@ -60,6 +60,14 @@ def _parser() -> argparse.ArgumentParser:
     new = add("new", _new, "write an adapter folder that runs once two places are filled in")
     new.add_argument("name")
     new.add_argument("--into", type=Path, default=Path("adapters"), help="parent folder (default: adapters)")
+    buckets = add("buckets", _buckets, "the bucket set that pads least for an adapter's serving trace")
+    buckets.add_argument("adapter", metavar="ADAPTER", help="whose trace, axes and serving buckets are meant")
+    buckets.add_argument("--graphs", type=int, required=True, metavar="K", help="how many graphs may be captured")
+    buckets.add_argument("--axis", default="frames", help="the axis to plan along (default: frames)")
+    buckets.add_argument("--memory", type=float, metavar="MIB", help="what the largest bucket may take")
+    buckets.add_argument(
+        "--mib-per-element", type=float, metavar="MIB", help="capture bytes ÷ the product of its sizes"
+    )
     gate = add("compare", _compare, "what a migration changes: BEFORE and AFTER are adapters, or JSON reports of them")
     gate.add_argument("before", metavar="BEFORE")
     gate.add_argument("after", metavar="AFTER")
@@ -166,6 +174,30 @@ def _run(options: argparse.Namespace) -> int:
     if len(verdicts) > 1:
         print(overall_sentence(verdicts))
     return overall(verdicts.values()).exit_code
+
+
+def _buckets(options: argparse.Namespace) -> int:
+    from conformance.planner import PlanError, coverage, plan_buckets, powers_of_two
+
+    if (options.memory is None) != (options.mib_per_element is None):
+        raise PlanError("--memory goes with --mib-per-element: what a bucket takes follows from both")
+    (adapter,) = load_adapters([options.adapter])
+    spec, axes = adapter.spec, adapter.spec.adapter.axes
+    if spec.trace is None:
+        raise PlanError(f"adapter {spec.name!r} declares no trace of serving; write trace.toml beside its spec")
+    most = options.memory / options.mib_per_element if options.memory else None
+    planned = plan_buckets(spec.trace, options.graphs, axes, options.axis, most)
+    rows = {"planned": planned, "powers of two": powers_of_two(spec.trace, options.graphs, axes, options.axis)}
+    for name in (spec.name, f"{spec.name}@vllm_omni"):
+        known = {other.name: other for other in known_adapters()}.get(name)
+        if known is not None and (served := known.load().serving_buckets):
+            rows[f"serving buckets of {name}"] = served
+    for name, chosen in rows.items():
+        found = coverage(spec.trace, chosen, axes)
+        print(f"{name:<44} {len(chosen):>3} graphs  hit rate {found.hit_rate:6.1%}  padded {found.padded_share:6.1%}")
+    for bucket in planned:
+        print("  " + ", ".join(f"{axis} {size}" for axis, size in bucket.items()))
+    return 0
 
 
 def _compare(options: argparse.Namespace) -> int:
