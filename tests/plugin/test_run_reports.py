@@ -109,6 +109,7 @@ def test_ctrl_c_leaves_a_report_of_what_was_run(
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,  # as a terminal does it: every process of the group gets the signal
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
     deadline = time.monotonic() + 60
     while "case toy 80" not in log_of(toy_kit) and time.monotonic() < deadline:
