@@ -29,6 +29,8 @@ class DiTTransformer(GraphAdapter):
     def __init__(self, module: Any) -> None:
         self.module = module
         self.sizes = {"dim": module.config.dim}
+        dtype = next(module.parameters()).dtype
+        self.inputs = tuple(InputSpec(spec.name, dtype, spec.axes) for spec in type(self).inputs)
         for layer in module.layers:  # as the decoder does wherever it switches the graphs on
             layer.attention._assume_full_mask = True
 
@@ -73,7 +75,12 @@ class DiTWrapper(WrapperSpec):
     ) -> dict[str, torch.Tensor]:
         rows, dim = sizes["batch"], adapter.sizes["dim"]
         x = torch.randn(rows, sizes["frames"], dim, generator=generator)
-        return {"x": x, "c": torch.randn(rows, 1, dim, generator=generator)}
+        c = torch.randn(rows, 1, dim, generator=generator)
+        dtype = adapter.inputs[0].dtype
+        return {"x": x.to(dtype), "c": c.to(dtype)}
+
+    def cast(self, adapter: GraphAdapter, dtype: torch.dtype) -> DiTTransformer:
+        return DiTTransformer(self.module(adapter).to(dtype))
 
     def make_wrapper(self, adapter: GraphAdapter, device: torch.device) -> Any:
         from vllm_omni.model_executor.models.indextts2.dit_cuda_graph import CUDAGraphDiTRunner

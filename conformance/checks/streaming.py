@@ -172,13 +172,15 @@ def _empty(spec: AdapterSpec) -> Iterator[Case]:
 @check("CG213", "zero-length", "an empty call is refused, or is what eager gives, and replays nothing", cases=_empty)
 def zero_length(subject: Subject, axis: str | None) -> Evidence:
     """Contract: a call of no frames or of no rows raises where eager raises and equals eager where it does not; a row
-    of no frames among others is empty. No graph replays for an empty call.
+    of no frames among others is empty. No graph replays for an empty call, and the next full call replays as before.
 
-    Why it matters: nothing is copied in, so a replay returns the last caller's audio.
+    Why it matters: nothing is copied in, so a replay returns the last caller's audio; and a runner that tries to
+    capture the empty call, and gives up its graphs when that fails, is eager from one bad request on.
     https://github.com/vllm-project/vllm/pull/49302
 
-    How it is checked: inputs cut to nothing along each axis after a full call; and, where rows are trimmed, a batch
-    with one empty row. Where the capability is not claimed, the call may also raise though eager does not.
+    How it is checked: on a second runner, inputs cut to nothing along each axis between two full calls; and, where rows
+    are trimmed, a batch with one empty row. Where the capability is not claimed, the call may also raise though eager
+    does not.
 
     If it fails: send empty calls to eager before any lookup.
     """
@@ -186,7 +188,18 @@ def zero_length(subject: Subject, axis: str | None) -> Evidence:
     if axis is None:
         return _one_empty_row(subject, claimed)
     full = subject.draw(largest(subject.spec), "CG213")
-    subject(full)
+    with subject.sibling() as other:
+        with other.observe() as before:
+            other(full)
+        evidence = _empty_call(other, axis, full, claimed)
+        with other.observe() as after:
+            other(full)
+    if before.replays and not after.replays:
+        raise _stale(f"after a call of no {axis} a full call no longer replays")
+    return evidence
+
+
+def _empty_call(subject: Subject, axis: str, full: Inputs, claimed: bool) -> Evidence:
     inputs = {
         spec.name: full[spec.name].narrow(spec.axes.index(axis), 0, 0) if axis in spec.axes else full[spec.name]
         for spec in subject.adapter.inputs

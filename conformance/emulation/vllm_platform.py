@@ -11,6 +11,7 @@ from typing import Any
 
 from conformance.emulation.graph import graph_pool_handle
 
+POOL = "_global_graph_pool"
 ATTENTION = "conformance.emulation.vllm_attention.EmulatedAttentionBackend"
 
 
@@ -20,16 +21,18 @@ def attributes() -> list[tuple[Any, str, Any]]:
 
 
 def _pools() -> list[tuple[Any, str, Any]]:
-    """Classes whose `get_global_graph_pool` answers from them."""
+    pool = graph_pool_handle()
+    return [(owner, POOL, pool) for owner in pool_owners()]
+
+
+def pool_owners() -> list[Any]:
+    """The platform classes from which `get_global_graph_pool` answers, where vLLM is imported: the nearest first."""
     interface = sys.modules.get("vllm.platforms.interface")
     if interface is None:
         return []
-    pool = graph_pool_handle()
-    owners = [interface.Platform]
-    resolved = type(getattr(sys.modules.get("vllm.platforms"), "_current_platform", None))
-    if "_global_graph_pool" in vars(resolved):  # it has made a pool of its own before, which hides the base's
-        owners.append(resolved)
-    return [(owner, "_global_graph_pool", pool) for owner in owners]
+    used = type(getattr(sys.modules.get("vllm.platforms"), "_current_platform", None))
+    # One that has made a pool of its own before hides the base's.
+    return [owner for owner in dict.fromkeys((used, interface.Platform)) if POOL in vars(owner)]
 
 
 def _attention() -> list[tuple[Any, str, Any]]:
