@@ -105,8 +105,14 @@ def test_the_page_never_scrolls_sideways_and_its_tables_do(browser: Browser, pag
     browser.show(page, width)
     browser.open_everything()
     assert browser.run("return document.documentElement.scrollWidth") == width
+    # How wide a table is depends on the fonts of the machine: on a phone some do not fit, whatever the font.
     wide = "return [...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth).length"
-    assert (browser.run(wide) > 0) == (width < 1280)
+    assert browser.run(wide) > 0 or width > 360
+    cut = """return [...document.querySelectorAll('table')].filter(one => {
+      const box = one.closest('.scroll');
+      return one.offsetWidth > one.parentElement.clientWidth && !(box && getComputedStyle(box).overflowX === 'auto');
+    }).length"""
+    assert browser.run(cut) == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
