@@ -29,8 +29,8 @@ def survive(subject: Subject) -> Evidence:
     requests were corrupt. https://github.com/sgl-project/sglang/issues/29216
 
     How it is checked: results of every bucket from one runner are kept; a second runner on the same pool and module
-    warms up, serves every bucket and is closed; memory is collected and churned. The results must be what they were, and the
-    first runner must still replay, to the same samples.
+    warms up, serves every bucket and is closed; memory is collected and churned. The results must be what they were,
+    and the first runner must still replay, to the same samples.
 
     If it fails: clone results out of the pool, and keep every tensor that a graph reads alive as long as the graph.
     """

@@ -106,7 +106,7 @@ def outer_capture_miss(subject: Subject) -> Evidence:
         require_outer_right(cold, sizes, "a call before warm-up")
         refused = warm_inside(cold, sizes)
         if not refused or cold.warmup().captures:
-            with located("after the warm-up" if refused else "after a warm-up that was not refused in an outer capture"):
+            with located("after the warm-up" if refused else "after a warm-up inside an outer capture"):
                 for bucket in subject.spec.buckets:
                     graphed_call(cold, "CG404", cold.draw(bucket, "CG404 after"))
     again = Advice("the outer capture left the inner path in another state  (class F)", "touch nothing meanwhile")
