@@ -11,6 +11,7 @@
 PYTHON ?= python3
 ADAPTER ?= reference
 ARGS ?=
+JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,7 +26,7 @@ conformance: setup
 	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
 
 test: lint
-	$(BIN)/pytest -m "not browser" $(ARGS)
+	$(BIN)/pytest -m "not browser" -n $(JOBS) --dist loadfile $(ARGS)
 
 test-browser: setup
 	$(BIN)/pytest -m browser $(ARGS)
