@@ -26,10 +26,10 @@ from conformance.collection import (
 )
 from conformance.errors import ConformanceError
 from conformance.outcome import ATTRIBUTE, CaseRecord, Outcome, record_of
+from conformance.places import told
 from conformance.plugin import SUITE
 from conformance.registry import LoadedAdapter, load_adapters
 from conformance.report import junit
-from conformance.report.document import make_report
 from conformance.report.progress import Progress, progress_for
 from conformance.report.terminal import FailureText, Status, close_run, failure_text, status, tell_unwritten
 from conformance.report.writers import WRITERS, require_reports, write_reports
@@ -114,8 +114,7 @@ class ConformanceRun:
             return None
         from conformance.snapshots.extension import SyrupyStore
 
-        own = [other for other in self.kit.cases if (other.adapter, other.check) == (case.adapter, case.check)]
-        return SyrupyStore(item, session, folder, case.check.name, frozenset(other.case.id for other in own))
+        return SyrupyStore(item, session, folder)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -168,7 +167,7 @@ class ConformanceRun:
             report.longrepr = failure_text(record, traceback)
         else:
             report.outcome = "skipped"
-            report.longrepr = (os.fspath(SUITE), 1, record.message)
+            report.longrepr = (told(os.fspath(SUITE)), 1, record.told)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -239,10 +238,7 @@ class ConformanceRun:
         """Every report that was asked for, also of a run that was broken off."""
         files = _report_files(self.config)
         if files:
-            names = [adapter.spec.name for adapter in self.kit.adapters]
-            seed, device = self.kit.options.seed, self.kit.device
-            report = make_report(names, self.records.values(), seed=seed, device=device, ended=ended)
-            yield from write_reports(report, files)
+            yield from write_reports(self.kit.report(self.records.values(), ended=ended), files)
 
 
 def _report_files(config: pytest.Config) -> dict[str, Path]:

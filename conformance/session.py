@@ -19,7 +19,7 @@ import importlib
 import re
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,8 +41,11 @@ from conformance.catalogue import (
 from conformance.errors import ConformanceError, SpecError
 from conformance.expectations import Expectation, expectations_file, load_expectations
 from conformance.outcome import CaseRecord, Outcome, case_id
+from conformance.places import near, told, told_throughout
 from conformance.registry import LoadedAdapter
+from conformance.report.document import RunReport, make_report
 from conformance.snapshots.terms import SnapshotTerms
+from conformance.versions import package_versions
 
 if TYPE_CHECKING:
     from conformance.bench.timer import PlainTimer
@@ -172,7 +175,7 @@ class KitSession:
         return self._device_used or self.options.graph_device
 
     def record(self, case: SuiteCase, outcome: Outcome, message: str = "", **fields: object) -> CaseRecord:
-        """A record of `case` with what this run knows about the machine."""
+        """A record of `case` with what this run knows about the machine. Names no path that means nothing elsewhere."""
         machine = self._machine
         return CaseRecord(
             adapter=case.adapter.spec.name,
@@ -180,12 +183,31 @@ class KitSession:
             title=case.check.title,
             case=case.case.id,
             outcome=outcome,
-            message=message,
+            message=told(message),
             machine=machine.name if machine else "",
             torch=machine.torch_version if machine else "",
             planned=self.planned(case.adapter),
             repeat=self.repeat_command(case),
-            **fields,  # type: ignore[arg-type]
+            **told_throughout(fields),
+        )
+
+    def report(
+        self,
+        records: Iterable[CaseRecord],
+        adapters: Sequence[LoadedAdapter] | None = None,
+        *,
+        ended: str = "complete",
+    ) -> RunReport:
+        """The report of this run, or of some of its adapters, from the records of its cases."""
+        specs = [adapter.spec for adapter in (self.adapters if adapters is None else adapters)]
+        return make_report(
+            [spec.name for spec in specs],
+            records,
+            seed=self.options.seed,
+            device=self.device,
+            ended=ended,
+            checkpoint=told(str(self.options.checkpoint or "")),
+            packages={spec.name: package_versions(spec) for spec in specs},
         )
 
     def repeat_command(self, case: SuiteCase) -> str:
@@ -201,7 +223,7 @@ class KitSession:
         if case.check.level is Level.PERFORMANCE:
             words.append("--benchmark-only")
         if self.options.checkpoint is not None:
-            words.append(f"--adapter-checkpoint={self.options.checkpoint}")
+            words.append(f"--adapter-checkpoint={near(self.options.checkpoint)}")
         return " ".join(f'"{word}"' if word == case.name else shlex.quote(word) for word in words)
 
     def run(self, case: SuiteCase) -> CaseRecord:
@@ -227,10 +249,19 @@ class KitSession:
 
     def _failed(self, case: SuiteCase, failed: CheckFailed) -> CaseRecord:
         """A failure, or a known one where the adapter's expectations declare this code and case."""
-        outcome, message, known = Outcome.FAIL, failed.found, self._known(case)
-        if known is not None and failed.code == known.code:
-            outcome, message = Outcome.XFAIL, f"{known.reason} ({known.issue}, until {known.expires}): {failed.found}"
-        return self.record(case, outcome, message, likely=failed.likely, cure=failed.cure, evidence=failed.evidence)
+        outcome, entry, known = Outcome.FAIL, self._known(case), {}
+        if entry is not None and failed.code == entry.code:
+            outcome = Outcome.XFAIL
+            known = {"reason": entry.reason, "issue": entry.issue, "until": str(entry.expires)}
+        return self.record(
+            case,
+            outcome,
+            failed.found,
+            likely=failed.likely,
+            cure=failed.cure,
+            evidence=failed.evidence,
+            known=known,
+        )
 
     def _run(self, case: SuiteCase) -> CaseRecord:
         __tracebackhide__ = True

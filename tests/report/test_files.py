@@ -37,7 +37,9 @@ def test_a_report_with_pictures_and_figures_comes_back_and_is_as_the_schema_says
         (lambda d: d["subjects"][0]["cases"][0].update(outcome="FINE"), "damaged: KeyError: 'FINE'"),
         (lambda d: d["subjects"][0].update(cases=3), "damaged: TypeError"),
         (lambda d: d.update(checks={}), "damaged: KeyError: 'CG001-manifest'"),
-        (lambda d: d.update(schema=2), "schema version 2; this audiograph reads 1"),
+        (lambda d: d.update(schema=1), "schema version 1; this audiograph reads 2"),
+        (lambda d: d["subjects"][0].update(packages=["x"]), "damaged: TypeError: expected texts by name"),
+        (lambda d: d["subjects"][0]["cases"][0].update(known="so"), "known of CG001-manifest[b1-f4] is 'so'"),
     ],
 )
 def test_a_damaged_report_is_one_line(
