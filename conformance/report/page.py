@@ -262,7 +262,11 @@ _MARKUP = re.compile(r"`([^`]+)`|(https://[^\s<>\"')]+[^\s<>\"').,;])")
 def _short(record: CaseRecord) -> str:
     """What is told first of a case, cut to one line: for lists."""
     text = one_line(headline_of(record)).replace("`", "")
-    return text if len(text) <= _SHORT else text[:_SHORT].rpartition(" ")[0].rstrip(" .,;:(") + "…"
+    if len(text) <= _SHORT:
+        return text
+    clauses = [found.start() for found in re.finditer(r"[.;:,]? \(|[.;:,] ", text[:_SHORT])]
+    end = clauses[-1] if clauses and clauses[-1] > _SHORT // 2 else text.rfind(" ", 0, _SHORT)
+    return text[: end if end > 0 else _SHORT] + "…"
 
 
 def _prose(text: str) -> Any:
