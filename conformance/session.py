@@ -12,35 +12,30 @@ It decides nothing about verdicts and prints nothing.
 from __future__ import annotations
 
 import contextlib
-import copy
 import datetime
-import enum
 import importlib
-import re
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.activity import doing
 from conformance.catalogue import (
     Blocked,
-    Case,
-    Check,
     CheckFailed,
     Inconclusive,
     Level,
     Machine,
     NotApplicable,
     decide,
-    load_catalogue,
 )
-from conformance.errors import ConformanceError, SpecError
+from conformance.errors import ConformanceError
 from conformance.expectations import Expectation, expectations_file, load_expectations
-from conformance.outcome import CaseRecord, Outcome, case_id
+from conformance.listing import SuiteCase, cases_of_any_run, list_cases
+from conformance.options import Options, Speed
+from conformance.outcome import CaseRecord, Outcome
 from conformance.places import near, told, told_throughout
 from conformance.registry import LoadedAdapter
 from conformance.report.document import RunReport, make_report
@@ -50,52 +45,7 @@ from conformance.versions import package_versions
 if TYPE_CHECKING:
     from conformance.bench.timer import PlainTimer
     from conformance.snapshots.store import SnapshotStore
-    from conformance.spec import AdapterSpec
     from conformance.subject import Subject
-
-_SELECTABLE = re.compile(r"[\w.:+\-/]*")
-"""What a case id may hold, so that `pytest -k` can name the case."""
-
-
-class Speed(enum.Enum):
-    """Whether a run has the checks of speed: not unless asked for, together with the others, or alone."""
-
-    WITHOUT = "without"
-    TOO = "too"
-    ALONE = "alone"
-
-    def takes(self, check: Check) -> bool:
-        return self is Speed.TOO or (check.level is Level.PERFORMANCE) == (self is Speed.ALONE)
-
-
-@dataclass(frozen=True)
-class Options:
-    """The kit's options, as the command line gave them."""
-
-    graph_device: str = "auto"
-    seed: int = 0
-    checkpoint: Path | None = None
-    allow_known: bool = False
-    update_snapshots: bool = False
-    speed: Speed = Speed.WITHOUT
-
-
-@dataclass(frozen=True)
-class SuiteCase:
-    """One case of one check for one adapter: what a test item of the suite is made of."""
-
-    adapter: LoadedAdapter
-    check: Check
-    case: Case
-
-    @property
-    def id(self) -> str:
-        return case_id(self.adapter.spec.name, self.check.name, self.case.id)
-
-    @property
-    def name(self) -> str:
-        """The id without the adapter: what `-k` selects, e.g. `CG201-exact-bucket[b1-f8]`."""
-        return self.id.removeprefix(f"{self.adapter.spec.name}/")
 
 
 class SubjectBuildError(Exception):
@@ -132,31 +82,14 @@ class KitSession:
     @cached_property
     def every_case(self) -> tuple[SuiteCase, ...]:
         """Every case of every adapter, adapter by adapter and in the order of the codes. Imports torch."""
-        cases = [
-            SuiteCase(adapter, check, case)
-            for adapter in self.adapters
-            for check in load_catalogue()
-            for case in check.cases(adapter.spec)
-        ]
-        seen: set[str] = set()
-        for case in cases:
-            if not _SELECTABLE.fullmatch(case.case.id):
-                raise SpecError(
-                    f"case id {case.case.id!r} of {case.check.name}: expected letters, digits and _ . : + - /"
-                )
-            if case.id in seen:
-                raise SpecError(f"{case.id} stands for two cases; ids of one check must differ")
-            seen.add(case.id)
-        return tuple(cases)
+        return list_cases(self.adapters)
 
     @cached_property
     def expectations(self) -> Mapping[str, tuple[Expectation, ...]]:
         """Known failures by adapter name, each entry about one of its cases."""
         today = datetime.date.today()
         return {
-            adapter.spec.name: load_expectations(
-                expectations_file(adapter.spec), _cases_of_any_run(adapter.spec), today
-            )
+            adapter.spec.name: load_expectations(expectations_file(adapter.spec), cases_of_any_run(adapter.spec), today)
             for adapter in self.adapters
         }
 
@@ -350,13 +283,6 @@ class KitSession:
             _, subject = self._subject
             self._subject = None
             subject.close()
-
-
-def _cases_of_any_run(spec: AdapterSpec) -> list[tuple[str, str]]:
-    """Code and id of every case, those too which do not apply to this run's seed or checkpoint."""
-    kept = copy.copy(spec)
-    kept.snapshot_terms = SnapshotTerms(update=True)
-    return [(check.code, case.id) for check in load_catalogue() for case in check.cases(kept)]
 
 
 def describe(error: BaseException) -> str:
