@@ -1,6 +1,7 @@
 # Commands on a fresh machine with Python >= 3.11, git and make:
 #   make conformance ADAPTER=moss_tts     set up .venv, then run the checks on one adapter
 #   make test                             set up .venv, then everything that CI runs, but for:
+#   make adapters                         every adapter, and every wrapper with what is known of it
 #   make test-browser                     the HTML report in Chromium (Debian: chromium and chromium-driver)
 # and, without a GPU:
 #   make fidelity                         judge emulated CUDA by the table of what a GPU does
@@ -12,6 +13,7 @@
 PYTHON ?= python3
 ADAPTER ?= reference
 ARGS ?=
+JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,13 +22,18 @@ INSTALLED := $(VENV)/.installed
 # CPU build of torch, torchvision fails to import, and vllm with it.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python -e '.[vllm,dev]'
 
-.PHONY: conformance test test-browser fidelity selftest benchmark-emulation benchmark-reports examples lint format docs setup clean
+.PHONY: conformance test adapters test-browser fidelity selftest benchmark-emulation benchmark-reports examples lint format \
+	docs setup clean
 
 conformance: setup
 	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
 
 test: lint
-	$(BIN)/pytest -m "not browser" $(ARGS)
+	$(BIN)/pytest -m "not browser" -n $(JOBS) --dist loadfile $(ARGS)
+
+adapters: setup
+	$(BIN)/pytest --adapter=all -n $(JOBS) -q $(ARGS)
+	$(BIN)/pytest --adapter=all@vllm_omni --conformance-allow-known -k "not CG003" -n $(JOBS) -q $(ARGS)
 
 test-browser: setup
 	$(BIN)/pytest -m browser $(ARGS)

@@ -42,6 +42,8 @@ class AdapterSpec:
     a runner of `serving_buckets`: those of production, or `buckets` where none are given.
     `left_context` is how many frames before a chunk its samples depend on; a spec that claims streaming gives it.
     `takes_pool` says that `make_runner` hands its pool on; a wrapper without such an argument cannot.
+    `shares_module` is false where a second wrapper around one module spoils the first: the checks' further runners then
+    get a module of their own, made by `build` from the run's seed, and CG302 judges the sharing.
     `lengths_input` names the input that holds the rows' lengths, where the module itself reads them.
     `min_speedup` is how many times as long as a replay eager takes on a GPU, at least (CG801).
     `snapshot_folder` is where its snapshots are kept, if not in `snapshots/` beside the spec's file.
@@ -66,6 +68,7 @@ class AdapterSpec:
     requires: ClassVar[tuple[Requirement, ...]] = ()
     loads_checkpoints: ClassVar[bool] = False
     takes_pool: ClassVar[bool] = True
+    shares_module: ClassVar[bool] = True
     snapshot_folder: ClassVar[Path | None] = None
     snapshot_terms: SnapshotTerms = SnapshotTerms()  # set by the run
 

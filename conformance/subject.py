@@ -221,6 +221,20 @@ class Subject:
         """The module itself, to watch its parameters, buffers and attributes."""
         return self.spec.module(self.adapter)
 
+    def apart(self) -> Subject:
+        """Where a runner that must not spoil this one's module is made from: this subject, or a copy on another module.
+
+        The copy has the weights that this one began with; its runner is still this one's, which answers the same.
+        """
+        if self.spec.shares_module:
+            return self
+        other = copy.copy(self)
+        with torch.random.fork_rng(devices=[self.device]):
+            torch.manual_seed(self.seed)
+            other.adapter = self.spec.build(self.device, self.checkpoint)
+        other._start = other._now()
+        return other
+
     @contextlib.contextmanager
     def sibling(
         self,
@@ -229,14 +243,18 @@ class Subject:
         *,
         warm: bool = True,
         buckets: Sequence[Mapping[str, int]] | None = None,
+        same_module: bool = False,
     ) -> Iterator[Subject]:
-        """A second runner around the same module, with its own configuration, pool or buckets; closed on exit."""
-        other = copy.copy(self)
+        """A second runner with its own configuration, pool or buckets; closed on exit.
+
+        It is made around the same module, unless the spec says that it cannot share: then only on `same_module`.
+        """
+        other = copy.copy(self if same_module else self.apart())
         if buckets is not None:
             other.spec = copy.copy(self.spec)
             other.spec.buckets = tuple(buckets)  # type: ignore[misc]
             other.table = BucketTable(buckets, self.adapter.axes)
-        other._runner = other.spec.make_runner(self.adapter, self.device, config, pool)
+        other._runner = other.spec.make_runner(other.adapter, self.device, config, pool)
         try:
             if warm:
                 other.warmup()

@@ -106,8 +106,9 @@ def outer_capture_miss(subject: Subject) -> Evidence:
         require_outer_right(cold, sizes, "a call before warm-up")
         refused = warm_inside(cold, sizes)
         if not refused or cold.warmup().captures:
-            for bucket in subject.spec.buckets:
-                graphed_call(cold, "CG404", cold.draw(bucket, "CG404 after"))
+            with located("after the warm-up" if refused else "after a warm-up inside an outer capture"):
+                for bucket in subject.spec.buckets:
+                    graphed_call(cold, "CG404", cold.draw(bucket, "CG404 after"))
     again = Advice("the outer capture left the inner path in another state  (class F)", "touch nothing meanwhile")
     after, seen = graphed_call(subject, "CG404", inputs)
     require_equal("CG404", subject, after, before, again)
@@ -278,7 +279,8 @@ def deployed_callable(subject: Subject) -> Evidence:
     """
     outside: list[Sizes] = [case.arguments["sizes"] for case in cases.outside(subject.spec)][:2]
     what = subject.spec.captured(subject.adapter)[1]
-    with _counted_forward(subject) as counts, subject.sibling(warm=False) as other:
+    base = subject.apart()
+    with _counted_forward(subject, base) as counts, base.sibling(warm=False, same_module=True) as other:
         for who, sizes in [(other, dict(subject.spec.buckets[0])), *((subject, sizes) for sizes in outside)]:
             inputs: Inputs = who.draw(sizes, "CG408")
             expected = who.eager(inputs)
@@ -298,14 +300,16 @@ def deployed_callable(subject: Subject) -> Evidence:
 
 
 @contextlib.contextmanager
-def _counted_forward(subject: Subject) -> Iterator[dict[str, int]]:
+def _counted_forward(*subjects: Subject) -> Iterator[dict[str, int]]:
     counts = {"eager": 0, "captured": 0}
 
     def counted(forward: Any, tensors: tuple[torch.Tensor, ...]) -> Any:
         counts["captured" if torch.cuda.is_current_stream_capturing() else "eager"] += 1
         return forward(*tensors)
 
-    with around_forward(subject, counted):
+    with contextlib.ExitStack() as listening:
+        for one in {id(subject.adapter): subject for subject in subjects}.values():
+            listening.enter_context(around_forward(one, counted))
         yield counts
 
 
