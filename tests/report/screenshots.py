@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests.report.browser import open_browser
 
-COLORS = 96  # of a picture, which keeps it small
+COLORS = 256  # of a picture, which keeps it small
 VIEWS = {"desk-light": (1280, 1380, "light", ".skip"), "phone-dark": (360, 1120, "dark", "#failing-1")}
 
 
@@ -23,7 +23,9 @@ def main(page: Path, folder: Path) -> None:
             browser.show(page, width, scheme, height)
             browser.run(f"document.querySelector('{top}').scrollIntoView()")
             path = folder / f"{name}.png"
-            Image.open(io.BytesIO(browser.screenshot())).convert("RGB").quantize(COLORS).save(path, optimize=True)
+            Image.open(io.BytesIO(browser.screenshot())).convert("RGB").quantize(
+                COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+            ).save(path, optimize=True)
             print(f"{path}  {path.stat().st_size / 1e3:.0f} kB")
 
 
