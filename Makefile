@@ -7,6 +7,7 @@
 #   make fidelity                         judge emulated CUDA by the table of what a GPU does
 #   make benchmark-emulation              time its replays and captures against eager
 #   make benchmark-reports                size of reports, and the time to write them
+#   make examples                         the reports and pictures of docs/examples, made anew (six minutes; Chromium)
 # The second call installs nothing until pyproject.toml changes.
 
 PYTHON ?= python3
@@ -21,7 +22,8 @@ INSTALLED := $(VENV)/.installed
 # CPU build of torch, torchvision fails to import, and vllm with it.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python -e '.[vllm,dev]'
 
-.PHONY: conformance test adapters test-browser fidelity selftest benchmark-emulation benchmark-reports lint format docs setup clean
+.PHONY: conformance test adapters test-browser fidelity selftest benchmark-emulation benchmark-reports examples lint format \
+	docs setup clean
 
 conformance: setup
 	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
@@ -45,6 +47,15 @@ benchmark-emulation: setup
 
 benchmark-reports: setup
 	$(BIN)/python -m benchmarks.reports $(ARGS)
+
+EXAMPLES := docs/examples
+EXAMPLE_ADAPTERS := mimo_audio@vllm_omni moss_tts@vllm_omni mimo_audio moss_tts
+
+examples: setup
+	$(BIN)/pytest $(EXAMPLE_ADAPTERS:%=--adapter=%) --graph-device=emulated -q \
+		--conformance-json=$(EXAMPLES)/report.json --conformance-html=$(EXAMPLES)/report.html \
+		--conformance-md=$(EXAMPLES)/report.md || test $$? = 1
+	$(BIN)/python -m tests.report.screenshots $(EXAMPLES)/report.html $(EXAMPLES)
 
 lint: setup
 	$(BIN)/ruff check .

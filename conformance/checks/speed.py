@@ -19,9 +19,9 @@ from conformance.catalogue import Case, CheckFailed, Evidence, Level, check
 from conformance.device import CUDA
 from conformance.evidence import call, graphed_call
 from conformance.instruments.footprint import allocated, measuring, reserved
-from conformance.report.document import kit_version
 from conformance.spec import AdapterSpec
 from conformance.subject import Subject
+from conformance.versions import kit_version
 from runner import Bucket, BucketTable
 
 EXACT, PADDED, FALLBACK = "exact", "padded", "fallback"

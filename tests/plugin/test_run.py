@@ -184,4 +184,4 @@ def test_a_checkpoint_reaches_the_subject_and_the_repeat_command(
     token = spec(body='loads_checkpoints = True\nbehave = {8: "fail"}')
     result = run_toy(f"--adapter={token}", "--adapter-checkpoint=weights.bin")
     assert "open toy seed 0 checkpoint weights.bin" in log_of(toy_kit)
-    assert f"--adapter-checkpoint={toy_kit.path / 'weights.bin'}" in result.stdout.str()
+    assert " --adapter-checkpoint=weights.bin" in result.stdout.str()
