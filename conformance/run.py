@@ -57,6 +57,12 @@ class ConformanceRun:
         drop_default_paths(config)
         return cls(config, kit)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        from conformance.distribution import scheduler_for
+
+        return scheduler_for(config, log, len(self.kit.adapters))
+
     def pytest_sessionstart(self) -> None:
         self._progress = progress_for(self.config)
 
