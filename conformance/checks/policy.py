@@ -38,7 +38,7 @@ def _switches(_: AdapterSpec) -> Iterator[Case]:
         yield Case(name, {"switch": name})
 
 
-@check("CG403", "switches", "each switch turns graphs off: no capture and no replay happens", cases=_switches)
+@check("CG403", "switches", "each switch turns graphs off, and `enabled=True` alone turns them on", cases=_switches)
 def switches(subject: Subject, switch: str) -> Evidence:
     """Contract: `enforce_eager`, `cudagraph_mode=NONE` and the component's own `enabled=False` each leave no capture
     and no replay; `enabled=True` alone overrides the first two.
@@ -65,7 +65,8 @@ def switches(subject: Subject, switch: str) -> Evidence:
         if bool(captures) != wanted or (replays == calls) != wanted or (not wanted and replays):
             raise CheckFailed(
                 "CG403",
-                f"{switch}: {captures} captures and {replays} replays in {calls} calls",
+                f"{switch}: {captures} captures and {replays} replays in {calls} calls, where "
+                f"{'every call must replay: True overrides the others' if wanted else 'none may be'}",
                 likely="a switch is not read, or is read on one of the two paths alone  (class Q)",
                 cure="decide once at construction from all switches, and ask that decision before capture and replay",
             )

@@ -167,7 +167,12 @@ def headline(report: RunReport) -> str:
         words = f"{conform} of {total} subjects conform."
     if broken:
         checks = len({record.check for record in broken})
-        words += f" {_many(len(broken), 'case')} of {_many(checks, 'check')} {'fails' if len(broken) == 1 else 'fail'}."
+        words += f" {_many(len(broken), 'case')} of {_many(checks, 'check')} {'fails' if len(broken) == 1 else 'fail'}"
+        known = sum(bool(record.known) for record in broken)
+        words += (
+            "" if not known else ", all known before" if known == len(broken) else f", {known} of them known before"
+        )
+        words += "."
     passed = sum(record.outcome is Outcome.PASS for record in records)
     words += f" {_many(passed, 'case')} passed."
     if report.ended != "complete":
@@ -188,7 +193,8 @@ def headline_of(record: CaseRecord) -> str:
 
 COMPARED = (
     "Each subject is a module that answers calls from CUDA graphs; it is held against the same module run eagerly, on "
-    "the same inputs."
+    "the same inputs. NAME@PACKAGE is the wrapper that the package ships, unmodified; NAME alone is audiograph's own "
+    "adapter of the same module."
 )
 KNOWN = (
     "A known failure is one that the adapter's expectations.toml declares, with a reason, an issue and a last day. It "
