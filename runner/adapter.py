@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -77,15 +78,20 @@ class GraphAdapter:
 
     def unload(self, outputs: Tensors, inputs: Tensors, actual: Sizes, bucket: Sizes) -> dict[str, Any]:
         """Fresh clones of the caller's part of the static `outputs`, by output name; per-row lengths give a tuple."""
-        results: dict[str, Any] = {}
+        kept = self.kept(outputs, actual, bucket)
+        return {s.name: split_rows(s, kept[s.name].clone(), outputs, inputs, actual) for s in self.outputs}
+
+    def kept(self, outputs: Tensors, actual: Sizes, bucket: Sizes) -> dict[str, Tensor]:
+        """Views of the caller's part of the static `outputs`: the rows asked for, and what the length contract keeps."""
+        views: dict[str, Tensor] = {}
         for spec in self.outputs:
             output, contract = outputs[spec.name], spec.length
             kept = [slice(actual.get(str(axis))) for axis in spec.axes]
             if contract and not isinstance(contract, PerRowLengths):
                 at = self.length_positions(spec)[0]
                 kept[at] = slice(contract.trimmed(output.shape[at], actual[spec.of], bucket[spec.of]))
-            results[spec.name] = split_rows(spec, output[tuple(kept)].clone(), outputs, inputs, actual)
-        return results
+            views[spec.name] = output[tuple(kept)]
+        return views
 
     def rows_of(self, result: Any, inputs: Tensors) -> Any:
         """An eager `result` in the structure that `unload` gives: per-row lengths make an output a tuple of rows."""
@@ -93,6 +99,10 @@ class GraphAdapter:
             return result
         outputs, structure = self.named_outputs(result)
         return tree_unflatten([split_rows(s, outputs[s.name], outputs, inputs) for s in self.outputs], structure)
+
+    @cached_property
+    def input_names(self) -> list[str]:
+        return [spec.name for spec in self.inputs]
 
     def device_inputs(self) -> list[InputSpec]:
         return [spec for spec in self.inputs if not spec.host]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from runner.adapter import EXACT, AxisMode
@@ -23,10 +24,21 @@ class Bucket(Mapping[str, int]):
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.sizes)
+
     def __str__(self) -> str:
+        return self.label
+
+    @cached_property
+    def label(self) -> str:
         return "-".join(f"{axis[0]}{size}" for axis, size in self.sizes)
 
-    @property
+    @cached_property
     def work(self) -> int:
         """Product of the sizes: the elements that a replay computes."""
         return prod(size for _, size in self.sizes)
@@ -49,6 +61,7 @@ class BucketTable:
                 raise AdapterError(f"buckets[{position}] is a duplicate of {found[-1]}: give each size once")
         if not found:
             raise AdapterError(f"buckets is empty: give at least one mapping of {list(axes)} to sizes to capture")
+        self.given = tuple(found)
         self.buckets = tuple(sorted(found, key=lambda bucket: (bucket.work, bucket.sizes)))
         self.largest_first = self.buckets[::-1]
         self._seen: dict[tuple[int, ...], Bucket | None] = {}

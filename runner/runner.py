@@ -5,23 +5,27 @@ import os
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import astuple
-from math import prod
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from runner.adapter import GraphAdapter, Sizes, Tensors
 from runner.buckets import Bucket, BucketTable
 from runner.config import GraphConfig
-from runner.errors import AdapterError
+from runner.errors import AdapterError, ConfigError
+from runner.plan import CallPlan
 from runner.policy import Fallback, FallbackReason, decide_enabled
 from runner.statistics import GraphStatistics
 
 logger = logging.getLogger(__name__)
-_Captured = tuple[torch.cuda.CUDAGraph, Tensors, Tensors, TreeSpec]  # the graph, its static inputs and outputs
+# The graph, its static inputs and outputs, the result's structure, and a plan for each size that it has served.
+_Captured = tuple[torch.cuda.CUDAGraph, Tensors, Tensors, TreeSpec, dict[tuple[int, ...], CallPlan]]
+_MOST_SIZES = 4096  # of calls that are remembered
 
 
 class GraphRunner:
@@ -29,11 +33,12 @@ class GraphRunner:
 
     1. Construct: declaration, buckets and configuration are validated; nothing is allocated.
     2. `warmup()`: every bucket is run and captured, largest first, into one pool. A bucket that fails is left out
-       alone, its error in `failed`. All calls are eager until the last capture has ended.
+       alone, its error in `failed`. All calls are eager until the last capture has ended. With a memory limit, buckets
+       are captured in the order given, and those that do not fit are left out. With `lazy`, none is captured yet.
     3. Call: load into static buffers, replay, unload into fresh clones; or run `forward` on the caller's tensors.
     4. `close()`: graphs, buffers and pool are let go; later calls are eager.
 
-    It does not capture lazily, evict, retry a failed replay eagerly, keep a module's state, or register generators.
+    It does not retry a failed replay eagerly, keep a module's state, or register generators.
     """
 
     def __init__(self, adapter: GraphAdapter, buckets: Iterable[Sizes], *, device: torch.device | str,
@@ -41,6 +46,8 @@ class GraphRunner:
         adapter.validate_declaration()
         adapter.fixed_sizes()
         self._adapter, self._config, self._pool = adapter, config or GraphConfig(), pool
+        if pool is not None and self._config.memory_limit_bytes is not None:
+            raise ConfigError("memory_limit_bytes goes with a pool of the runner's own, found one that was given")
         self._device, self._pid, self._lock = torch.device(device), os.getpid(), threading.Lock()
         self.enabled, why, overridden = astuple(decide_enabled(self._device, self._config))
         if overridden:
@@ -51,10 +58,16 @@ class GraphRunner:
         self._graphs: dict[Bucket, _Captured] = {}
         self.captured: tuple[Bucket, ...] = ()  # what replays, cheapest first
         self.failed: dict[Bucket, str] = {}  # whose capture failed, with its error's text
+        self.over_limit: tuple[Bucket, ...] = ()  # what the memory limit leaves to eager
         self._warm = self._closed = False
+        self._known: dict[Any, Fallback | tuple[Bucket, Sizes]] = {}
+        self._seen = Counter[Bucket]()  # calls that asked for a graph that is not captured yet
 
     def warmup(self) -> None:
-        """Capture every bucket, once. Raises RuntimeError inside another capture; a bucket's own failure is logged."""
+        """Capture every bucket, once. Raises RuntimeError inside another capture; a bucket's own failure is logged.
+
+        Raises ConfigError where the memory limit is below what any single bucket takes.
+        """
         if not self.enabled or self._closed or os.getpid() != self._pid:
             return
         if torch.cuda.is_current_stream_capturing():
@@ -62,36 +75,37 @@ class GraphRunner:
         with self._lock, torch.no_grad(), torch.autocast("cuda", enabled=False), torch.cuda.device(self._device):
             if self._warm or self._closed:
                 return
+            started, reserved = time.perf_counter(), torch.cuda.memory_reserved()
             self._device = torch.empty(0, device=self._device).device
             self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
-            self._idle = torch.cuda.current_stream().record_event()
-            self.statistics.graphs_requested = len(self._requested.buckets)
-            side, graphs = torch.cuda.Stream(self._device), {}
-            for bucket in self._requested.largest_first:
-                reserved, started = torch.cuda.memory_reserved(), time.perf_counter()
-                try:
-                    graphs[bucket] = self._capture(bucket, side)
-                except Exception as error:
-                    logger.warning("capture of bucket %s failed; its calls run eagerly", bucket, exc_info=True)
-                    self.failed[bucket] = self.statistics.capture_failures[str(bucket)] = _root_cause(error)
-                    # A refusal leaves its pool recording, and the default generator capturing until a capture ends.
-                    self._pool = torch.cuda.graph_pool_handle()
-                    with torch.cuda.graph(torch.cuda.CUDAGraph(), pool=self._pool, stream=side):
-                        torch.zeros(1, device=self._device)
-                else:
-                    self.statistics.capture_seconds[str(bucket)] = time.perf_counter() - started
-                    self.statistics.capture_bytes[str(bucket)] = max(0, torch.cuda.memory_reserved() - reserved)
-            self._graphs, self._available = graphs, BucketTable(graphs, self._adapter.axes) if graphs else None
-            self.captured, self._warm = self._available.buckets if self._available else (), True
+            self._stream, self._side = torch.cuda.current_stream(), torch.cuda.Stream(self._device)
+            wanted = [bucket for bucket in self._requested.given if not self._too_many_rows(bucket)]
+            self.statistics.graphs_requested = len(wanted)
+            if not self._config.lazy:
+                self._publish(self._capture_all(wanted))
+            self._warm = True
+            took, size = time.perf_counter() - started, (torch.cuda.memory_reserved() - reserved) / 2**20
+        name = type(self._adapter).__qualname__
+        logger.info(
+            "CUDA graphs of %s: %d of %d captured, %.2f s, %.1f MiB", name, len(self.captured), len(wanted), took, size
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward`'s result for the inputs given by position or name; it never shares memory with a static buffer."""
         inputs = self._bind(args, kwargs)
-        if not isinstance(decision := self._decide(inputs), Fallback):
+        decision = self._decide(inputs)
+        if self._config.lazy and isinstance(decision, Fallback) and decision.reason is FallbackReason.NOT_CAPTURED:
+            decision = self._capture_lazily(inputs)
+        if not isinstance(decision, Fallback):
             with self._lock:
-                if not self._closed:
+                if self._closed:
+                    decision = Fallback(FallbackReason.CLOSED)
+                elif decision[0] not in self._graphs:  # let go since it was decided
+                    decision = Fallback(FallbackReason.NOT_CAPTURED)
+                elif not self._follow_stream():
+                    decision = Fallback(FallbackReason.OUTER_CAPTURE)
+                else:
                     return self._replay(*decision, inputs)
-            decision = Fallback(FallbackReason.CLOSED)
         self.statistics.record_miss(decision)
         with torch.no_grad():
             result = self._adapter.forward(*[inputs[spec.name] for spec in self._adapter.device_inputs()])
@@ -104,12 +118,62 @@ class GraphRunner:
         with self._lock:
             if self._graphs and not torch.cuda.is_current_stream_capturing():
                 torch.cuda.synchronize(self._device)
-            self._closed, self._graphs, self._pool, self.captured = True, {}, None, ()
+            self._closed, self._pool = True, None
+            self._publish({})
             if self._warm:
                 torch.cuda.empty_cache()
 
+    def _publish(self, graphs: dict[Bucket, _Captured]) -> None:
+        """Serve from these graphs from now on, and forget what was decided before."""
+        self._graphs, self._available = graphs, BucketTable(graphs, self._adapter.axes) if graphs else None
+        self.captured, self._known = self._available.buckets if self._available else (), {}
+
+    def _capture_all(self, wanted: list[Bucket]) -> dict[Bucket, _Captured]:
+        """The graphs of all, largest first; with a limit, of those that fit in the order given."""
+        limit, graphs, least = self._config.memory_limit_bytes, dict[Bucket, _Captured](), 0
+        if limit is None:
+            for bucket in sorted(wanted, key=self._requested.largest_first.index):
+                self._try_capture(bucket, graphs)
+            return graphs
+        before = torch.cuda.memory_reserved()
+        for bucket in wanted:
+            self._try_capture(bucket, graphs)
+            if (taken := torch.cuda.memory_reserved() - before) <= limit:
+                continue
+            # What a pool has reserved it keeps, so the graphs that fit are captured anew into another.
+            kept, least = [other for other in graphs if other != bucket], min(least or taken, taken)
+            self.over_limit = (*self.over_limit, bucket)
+            graphs.clear()
+            self._pool = torch.cuda.graph_pool_handle()
+            torch.cuda.empty_cache()
+            for other in kept:
+                self._try_capture(other, graphs)
+        if not graphs and self.over_limit:
+            raise ConfigError(f"memory_limit_bytes must be at least {least}, what one bucket takes; found {limit}")
+        for bucket in self.over_limit:
+            self.statistics.capture_bytes.pop(str(bucket), None)
+            self.statistics.capture_seconds.pop(str(bucket), None)
+        return graphs
+
+    def _try_capture(self, bucket: Bucket, graphs: dict[Bucket, _Captured]) -> None:
+        """Add the bucket's graph to `graphs`, or its error to `failed`, in a state in which others can be captured."""
+        reserved, started, statistics = torch.cuda.memory_reserved(), time.perf_counter(), self.statistics
+        try:
+            graphs[bucket] = self._capture(bucket, self._side)
+        except Exception as error:
+            logger.warning("capture of bucket %s failed; its calls run eagerly", bucket, exc_info=True)
+            self.failed[bucket] = statistics.capture_failures[str(bucket)] = _root_cause(error)
+            # A refusal leaves its pool recording, and the default generator capturing until a capture ends.
+            self._pool = torch.cuda.graph_pool_handle()
+            with torch.cuda.graph(torch.cuda.CUDAGraph(), pool=self._pool, stream=self._side):
+                torch.zeros(1, device=self._device)
+        else:
+            statistics.capture_seconds[str(bucket)] = time.perf_counter() - started
+            statistics.capture_bytes[str(bucket)] = max(0, torch.cuda.memory_reserved() - reserved)
+
     def _capture(self, bucket: Bucket, side: torch.cuda.Stream) -> _Captured:
         adapter, graph, static = self._adapter, torch.cuda.CUDAGraph(), {}
+        forward = torch.compile(adapter.forward, dynamic=False) if self._config.compile else adapter.forward
         sizes: dict[Any, Any] = {**adapter.fixed_sizes(), **bucket}
         with torch.inference_mode(False):  # an inference tensor could not be loaded outside inference mode
             for spec in adapter.device_inputs():
@@ -119,14 +183,43 @@ class GraphRunner:
         # torch.cuda.graph leaves its stream current when an operation was refused; the outer context puts it back.
         with torch.cuda.stream(side):
             for _ in range(self._config.warmup_iterations):
-                adapter.forward(*static.values())
+                forward(*static.values())
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, pool=self._pool, stream=side):
-                result = adapter.forward(*static.values())
-        return graph, static, *adapter.named_outputs(result, bucket)
+                result = forward(*static.values())
+        return graph, static, *adapter.named_outputs(result, bucket), {}
+
+    def _capture_lazily(self, inputs: Tensors) -> Fallback | tuple[Bucket, Sizes]:
+        """The graph of a size that is asked for a second time, captured now: by one caller, and never twice in vain."""
+        sizes = self._adapter.measure(inputs, self._device)
+        assert not isinstance(sizes, str)
+        bucket = self._requested.lookup(sizes) or Bucket(tuple(sizes.items()))
+        with self._lock, torch.no_grad(), torch.autocast("cuda", enabled=False), torch.cuda.device(self._device):
+            if self._closed:
+                return Fallback(FallbackReason.CLOSED)
+            if bucket not in self._graphs and bucket not in self.failed:
+                self._seen = self._seen if len(self._seen) < _MOST_SIZES else Counter()
+                self._seen[bucket] += 1
+                if self._seen[bucket] < 2 or self._too_many_rows(bucket):
+                    return Fallback(FallbackReason.NOT_CAPTURED)
+                graphs = dict(self._graphs)
+                if len(graphs) == self._config.max_lazy_graphs:
+                    torch.cuda.synchronize(self._device)  # a replay may still be running
+                    del graphs[next(iter(graphs))]
+                    self.statistics.evictions += 1
+                    self._publish(graphs)
+                self._try_capture(bucket, graphs)
+                self._publish(graphs)
+            return (bucket, sizes) if bucket in self._graphs else Fallback(FallbackReason.CAPTURE_FAILED)
+
+    def _too_many_rows(self, bucket: Bucket) -> bool:
+        sizes = self._config.cudagraph_capture_sizes
+        return sizes is not None and bucket.get("batch", 1) > max(sizes)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        names = [spec.name for spec in self._adapter.inputs]
+        names = self._adapter.input_names
+        if not kwargs and len(args) == len(names):
+            return dict(zip(names, args, strict=True))
         inputs = {**dict(zip(names, args, strict=False)), **kwargs}
         if len(args) + len(kwargs) != len(names) or inputs.keys() != set(names):
             given = f"{len(args)} by position and {sorted(kwargs)} by name"
@@ -144,33 +237,57 @@ class GraphRunner:
             return Fallback(FallbackReason.NOT_CAPTURED)
         if torch.is_autocast_enabled("cuda"):  # captured without: a replay would compute in another precision
             return Fallback(FallbackReason.INELIGIBLE, "autocast")
+        key = tuple([(t.shape, t.dtype, t.device) if isinstance(t, Tensor) else None for t in inputs.values()])
+        decision = self._known.get(key)
+        if decision is None:
+            self._known = self._known if len(self._known) < _MOST_SIZES else {}
+            decision = self._known[key] = self._look_up(inputs)
+        word = None if isinstance(decision, Fallback) else self._adapter.ineligible(**inputs)
+        return Fallback(FallbackReason.INELIGIBLE, word) if word else decision
+
+    def _look_up(self, inputs: dict[str, Any]) -> Fallback | tuple[Bucket, Sizes]:
+        """What shapes, dtypes and devices alone decide."""
         sizes = self._adapter.measure(inputs, self._device)
-        word = sizes if isinstance(sizes, str) else self._adapter.ineligible(**inputs)
-        if isinstance(sizes, str) or word:
-            return Fallback(FallbackReason.INELIGIBLE, word or "")
+        if isinstance(sizes, str):
+            return Fallback(FallbackReason.INELIGIBLE, sizes)
         if self._available and (bucket := self._available.lookup(sizes)):
             return bucket, sizes
-        failed = self._requested.lookup(sizes) is not None
-        return Fallback(FallbackReason.CAPTURE_FAILED if failed else FallbackReason.NO_BUCKET)
+        asked = self._requested.lookup(sizes)
+        if asked in self.failed:
+            return Fallback(FallbackReason.CAPTURE_FAILED)
+        if asked in self.over_limit:
+            return Fallback(FallbackReason.MEMORY_LIMIT)
+        return Fallback(FallbackReason.NOT_CAPTURED if self._config.lazy else FallbackReason.NO_BUCKET)
+
+    def _follow_stream(self) -> bool:
+        """Let the caller's stream wait for the last caller's. False where that one is being captured meanwhile."""
+        stream = torch.cuda.current_stream(self._device)
+        if stream != self._stream:
+            with torch.cuda.stream(self._stream):
+                if torch.cuda.is_current_stream_capturing():
+                    return False
+            stream.wait_stream(self._stream)
+            self._stream = stream
+        return True
 
     def _replay(self, bucket: Bucket, sizes: Sizes, inputs: Tensors) -> Any:
-        """One call's turn on the static memory; the event keeps callers on different streams apart."""
-        graph, static, outputs, structure = self._graphs[bucket]
-        stream = torch.cuda.current_stream(self._device)
+        """One call's turn on the static memory."""
+        graph, static, outputs, structure, plans = self._graphs[bucket]
+        adapter, key = self._adapter, tuple(sizes.values())
         try:
             with torch.no_grad():
-                stream.wait_event(self._idle)
-                try:
-                    self._adapter.load(static, inputs)
-                    graph.replay()
-                    results = self._adapter.unload(outputs, inputs, sizes, bucket)
-                finally:
-                    stream.record_event(self._idle)
+                if (plan := plans.get(key)) is None:
+                    plan = plans[key] = CallPlan(adapter, static, outputs, sizes, bucket, inputs)
+                plan.load(inputs) if plan.whole else adapter.load(static, inputs)
+                graph.replay()
+                results = plan.unload() if plan.whole else adapter.unload(outputs, inputs, sizes, bucket)
             result = tree_unflatten([results[name] for name in outputs], structure)
         except Exception:
             self.statistics.record_miss(None)
             raise
-        self.statistics.record_hit(bucket, prod(sizes.values()))
+        if self._config.lazy:
+            self._graphs[bucket] = self._graphs.pop(bucket)  # the least recently used comes first
+        self.statistics.record_hit(bucket, plan.elements)
         return result
 
 

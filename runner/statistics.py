@@ -17,14 +17,14 @@ class GraphStatistics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.hits_per_bucket, self.fallbacks = Counter[str](), Counter[str]()
-        self.replay_errors = self.padded_elements = self.computed_elements = self.graphs_requested = 0
+        self.replay_errors = self.padded_elements = self.computed_elements = self.graphs_requested = self.evictions = 0
         self.capture_seconds, self.capture_bytes = dict[str, float](), dict[str, int]()
         self.capture_failures = dict[str, str]()
 
     def record_hit(self, bucket: Bucket, elements: int) -> None:
         """A replay of `bucket` that served `elements` of the caller's."""
         with self._lock:
-            self.hits_per_bucket[str(bucket)] += 1
+            self.hits_per_bucket[bucket.label] += 1
             self.computed_elements += bucket.work
             self.padded_elements += bucket.work - elements
 
@@ -32,7 +32,8 @@ class GraphStatistics:
         """An eager call and its reason; None for a replay that raised."""
         with self._lock:
             self.replay_errors += fallback is None
-            self.fallbacks.update([str(fallback)] if fallback else [])
+            if fallback is not None:
+                self.fallbacks[str(fallback)] += 1
 
     def snapshot(self) -> dict[str, Any]:
         """The counters as JSON-ready values; capture seconds of wall time, bytes of reserved memory."""
