@@ -82,7 +82,7 @@ class GraphAdapter:
         return {s.name: split_rows(s, kept[s.name].clone(), outputs, inputs, actual) for s in self.outputs}
 
     def kept(self, outputs: Tensors, actual: Sizes, bucket: Sizes) -> dict[str, Tensor]:
-        """Views of the caller's part of the static `outputs`: the rows asked for, and what the length contract keeps."""
+        """Views of the caller's part of the static `outputs`: its rows, and the length that the contract keeps."""
         views: dict[str, Tensor] = {}
         for spec in self.outputs:
             output, contract = outputs[spec.name], spec.length
@@ -103,6 +103,10 @@ class GraphAdapter:
     @cached_property
     def input_names(self) -> list[str]:
         return [spec.name for spec in self.inputs]
+
+    @property
+    def asks_at_each_call(self) -> bool:
+        return type(self).ineligible is not GraphAdapter.ineligible or "ineligible" in self.__dict__
 
     def device_inputs(self) -> list[InputSpec]:
         return [spec for spec in self.inputs if not spec.host]

@@ -5,27 +5,28 @@ import os
 import threading
 import time
 import traceback
+import weakref
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from runner.adapter import GraphAdapter, Sizes, Tensors
 from runner.buckets import Bucket, BucketTable
 from runner.config import GraphConfig
 from runner.errors import AdapterError, ConfigError
-from runner.plan import CallPlan
+from runner.plan import CallPlan, CallSizes, Captured
 from runner.policy import Fallback, FallbackReason, decide_enabled
 from runner.statistics import GraphStatistics
 
 logger = logging.getLogger(__name__)
-# The graph, its static inputs and outputs, the result's structure, and a plan for each size that it has served.
-_Captured = tuple[torch.cuda.CUDAGraph, Tensors, Tensors, TreeSpec, dict[tuple[int, ...], CallPlan]]
 _MOST_SIZES = 4096  # of calls that are remembered
+_RUNNERS = weakref.WeakSet["GraphRunner"]()
+if hasattr(os, "register_at_fork"):  # the short way asks for no process id: in a child nothing was decided before
+    os.register_at_fork(after_in_child=lambda: [runner._plans.clear() for runner in _RUNNERS])
 
 
 class GraphRunner:
@@ -55,12 +56,16 @@ class GraphRunner:
         self.statistics = GraphStatistics()
         self._requested = BucketTable(buckets, adapter.axes)
         self._available: BucketTable | None = None
-        self._graphs: dict[Bucket, _Captured] = {}
+        self._graphs: dict[Bucket, Captured] = {}
         self.captured: tuple[Bucket, ...] = ()  # what replays, cheapest first
         self.failed: dict[Bucket, str] = {}  # whose capture failed, with its error's text
         self.over_limit: tuple[Bucket, ...] = ()  # what the memory limit leaves to eager
         self._warm = self._closed = False
         self._known: dict[Any, Fallback | tuple[Bucket, Sizes]] = {}
+        self._plans: dict[Any, CallPlan] = {}
+        mine, kind = (GraphRunner._bind, GraphRunner._decide, GraphRunner._replay), type(self)
+        self._short = (kind._bind, kind._decide, kind._replay) == mine and not self._config.lazy
+        _RUNNERS.add(self)
         self._seen = Counter[Bucket]()  # calls that asked for a graph that is not captured yet
 
     def warmup(self) -> None:
@@ -79,6 +84,7 @@ class GraphRunner:
             self._device = torch.empty(0, device=self._device).device
             self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
             self._stream, self._side = torch.cuda.current_stream(), torch.cuda.Stream(self._device)
+            self._raw, self._index = self._stream.cuda_stream, self._device.index
             wanted = [bucket for bucket in self._requested.given if not self._too_many_rows(bucket)]
             self.statistics.graphs_requested = len(wanted)
             if not self._config.lazy:
@@ -92,6 +98,14 @@ class GraphRunner:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward`'s result for the inputs given by position or name; it never shares memory with a static buffer."""
+        if not kwargs:  # the short way of calls that were decided before: the same questions, and nothing twice
+            plan = self._plans.get(tuple([(t.shape, t.dtype, t.device) for t in args if isinstance(t, Tensor)]))
+            if plan is not None and not (
+                torch.cuda.is_current_stream_capturing() or torch.is_autocast_enabled("cuda") or torch.is_grad_enabled()
+            ):
+                with self._lock:
+                    if plan.live and torch._C._cuda_getCurrentRawStream(self._index) == self._raw:
+                        return self._run(plan, args)
         inputs = self._bind(args, kwargs)
         decision = self._decide(inputs)
         if self._config.lazy and isinstance(decision, Fallback) and decision.reason is FallbackReason.NOT_CAPTURED:
@@ -100,7 +114,7 @@ class GraphRunner:
             with self._lock:
                 if self._closed:
                     decision = Fallback(FallbackReason.CLOSED)
-                elif decision[0] not in self._graphs:  # let go since it was decided
+                elif self._config.lazy and decision[0] not in self._graphs:  # let go since it was decided
                     decision = Fallback(FallbackReason.NOT_CAPTURED)
                 elif not self._follow_stream():
                     decision = Fallback(FallbackReason.OUTER_CAPTURE)
@@ -123,14 +137,17 @@ class GraphRunner:
             if self._warm:
                 torch.cuda.empty_cache()
 
-    def _publish(self, graphs: dict[Bucket, _Captured]) -> None:
+    def _publish(self, graphs: dict[Bucket, Captured]) -> None:
         """Serve from these graphs from now on, and forget what was decided before."""
         self._graphs, self._available = graphs, BucketTable(graphs, self._adapter.axes) if graphs else None
         self.captured, self._known = self._available.buckets if self._available else (), {}
+        for plan in self._plans.values():
+            plan.live = False
+        self._plans = {}
 
-    def _capture_all(self, wanted: list[Bucket]) -> dict[Bucket, _Captured]:
+    def _capture_all(self, wanted: list[Bucket]) -> dict[Bucket, Captured]:
         """The graphs of all, largest first; with a limit, of those that fit in the order given."""
-        limit, graphs, least = self._config.memory_limit_bytes, dict[Bucket, _Captured](), 0
+        limit, graphs, least = self._config.memory_limit_bytes, dict[Bucket, Captured](), 0
         if limit is None:
             for bucket in sorted(wanted, key=self._requested.largest_first.index):
                 self._try_capture(bucket, graphs)
@@ -155,7 +172,7 @@ class GraphRunner:
             self.statistics.capture_seconds.pop(str(bucket), None)
         return graphs
 
-    def _try_capture(self, bucket: Bucket, graphs: dict[Bucket, _Captured]) -> None:
+    def _try_capture(self, bucket: Bucket, graphs: dict[Bucket, Captured]) -> None:
         """Add the bucket's graph to `graphs`, or its error to `failed`, in a state in which others can be captured."""
         reserved, started, statistics = torch.cuda.memory_reserved(), time.perf_counter(), self.statistics
         try:
@@ -171,7 +188,7 @@ class GraphRunner:
             statistics.capture_seconds[str(bucket)] = time.perf_counter() - started
             statistics.capture_bytes[str(bucket)] = max(0, torch.cuda.memory_reserved() - reserved)
 
-    def _capture(self, bucket: Bucket, side: torch.cuda.Stream) -> _Captured:
+    def _capture(self, bucket: Bucket, side: torch.cuda.Stream) -> Captured:
         adapter, graph, static = self._adapter, torch.cuda.CUDAGraph(), {}
         forward = torch.compile(adapter.forward, dynamic=False) if self._config.compile else adapter.forward
         sizes: dict[Any, Any] = {**adapter.fixed_sizes(), **bucket}
@@ -187,7 +204,7 @@ class GraphRunner:
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, pool=self._pool, stream=side):
                 result = forward(*static.values())
-        return graph, static, *adapter.named_outputs(result, bucket), {}
+        return graph, static, *adapter.named_outputs(result, bucket)
 
     def _capture_lazily(self, inputs: Tensors) -> Fallback | tuple[Bucket, Sizes]:
         """The graph of a size that is asked for a second time, captured now: by one caller, and never twice in vain."""
@@ -210,7 +227,7 @@ class GraphRunner:
                     self._publish(graphs)
                 self._try_capture(bucket, graphs)
                 self._publish(graphs)
-            return (bucket, sizes) if bucket in self._graphs else Fallback(FallbackReason.CAPTURE_FAILED)
+            return (bucket, CallSizes(sizes)) if bucket in self._graphs else Fallback(FallbackReason.CAPTURE_FAILED)
 
     def _too_many_rows(self, bucket: Bucket) -> bool:
         sizes = self._config.cudagraph_capture_sizes
@@ -237,13 +254,18 @@ class GraphRunner:
             return Fallback(FallbackReason.NOT_CAPTURED)
         if torch.is_autocast_enabled("cuda"):  # captured without: a replay would compute in another precision
             return Fallback(FallbackReason.INELIGIBLE, "autocast")
-        key = tuple([(t.shape, t.dtype, t.device) if isinstance(t, Tensor) else None for t in inputs.values()])
-        decision = self._known.get(key)
+        try:
+            key = tuple([(tensor.shape, tensor.dtype, tensor.device) for tensor in inputs.values()])
+            decision = self._known.get(key)
+        except (AttributeError, TypeError):
+            return self._look_up(inputs)
         if decision is None:
             self._known = self._known if len(self._known) < _MOST_SIZES else {}
             decision = self._known[key] = self._look_up(inputs)
-        word = None if isinstance(decision, Fallback) else self._adapter.ineligible(**inputs)
-        return Fallback(FallbackReason.INELIGIBLE, word) if word else decision
+        if self._adapter.asks_at_each_call and not isinstance(decision, Fallback):
+            word = self._adapter.ineligible(**inputs)
+            return Fallback(FallbackReason.INELIGIBLE, word) if word else decision
+        return decision
 
     def _look_up(self, inputs: dict[str, Any]) -> Fallback | tuple[Bucket, Sizes]:
         """What shapes, dtypes and devices alone decide."""
@@ -251,7 +273,7 @@ class GraphRunner:
         if isinstance(sizes, str):
             return Fallback(FallbackReason.INELIGIBLE, sizes)
         if self._available and (bucket := self._available.lookup(sizes)):
-            return bucket, sizes
+            return bucket, CallSizes(sizes)
         asked = self._requested.lookup(sizes)
         if asked in self.failed:
             return Fallback(FallbackReason.CAPTURE_FAILED)
@@ -261,33 +283,42 @@ class GraphRunner:
 
     def _follow_stream(self) -> bool:
         """Let the caller's stream wait for the last caller's. False where that one is being captured meanwhile."""
-        stream = torch.cuda.current_stream(self._device)
-        if stream != self._stream:
+        raw = torch._C._cuda_getCurrentRawStream(self._index)
+        if raw != self._raw:
             with torch.cuda.stream(self._stream):
                 if torch.cuda.is_current_stream_capturing():
                     return False
+            stream = torch.cuda.current_stream(self._device)
             stream.wait_stream(self._stream)
-            self._stream = stream
+            self._raw, self._stream = raw, stream
         return True
 
     def _replay(self, bucket: Bucket, sizes: Sizes, inputs: Tensors) -> Any:
         """One call's turn on the static memory."""
-        graph, static, outputs, structure, plans = self._graphs[bucket]
-        adapter, key = self._adapter, tuple(sizes.values())
+        values = [inputs[name] for name in self._adapter.input_names]
+        plan: CallPlan | None = getattr(sizes, "plan", None)
         try:
-            with torch.no_grad():
-                if (plan := plans.get(key)) is None:
-                    plan = plans[key] = CallPlan(adapter, static, outputs, sizes, bucket, inputs)
-                plan.load(inputs) if plan.whole else adapter.load(static, inputs)
-                graph.replay()
-                results = plan.unload() if plan.whole else adapter.unload(outputs, inputs, sizes, bucket)
-            result = tree_unflatten([results[name] for name in outputs], structure)
+            if plan is None:
+                plan = CallPlan(self._adapter, self._graphs[bucket], sizes, bucket, inputs)
+                if isinstance(sizes, CallSizes):
+                    sizes.plan = plan
+                if self._short and not self._adapter.asks_at_each_call and len(self._plans) < _MOST_SIZES:
+                    self._plans[tuple([(value.shape, value.dtype, value.device) for value in values])] = plan
         except Exception:
             self.statistics.record_miss(None)
             raise
         if self._config.lazy:
             self._graphs[bucket] = self._graphs.pop(bucket)  # the least recently used comes first
-        self.statistics.record_hit(bucket, plan.elements)
+        with torch.no_grad():
+            return self._run(plan, values)
+
+    def _run(self, plan: CallPlan, values: Sequence[Any]) -> Any:
+        try:
+            result = plan.run(values)
+        except Exception:
+            self.statistics.record_miss(None)
+            raise
+        self.statistics.record_hit(plan.bucket, plan.elements)
         return result
 
 

@@ -139,4 +139,5 @@ def attributes(device: EmulatedDevice) -> list[tuple[Any, str, Any]]:
         (torch.cuda.amp, "autocast", CudaAutocast),
         (torch.backends.cudnn, "is_acceptable", lambda *_: False),  # an LSTM asks, and would flatten weights for cuDNN
         (torch._C, "_host_emptyCache", _nothing()),
+        (torch._C, "_cuda_getCurrentRawStream", lambda *_: streams.current_stream().cuda_stream),
     ]
