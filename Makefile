@@ -1,9 +1,11 @@
 # Commands on a fresh machine with Python >= 3.11, git and make:
 #   make conformance ADAPTER=moss_tts     set up .venv, then run the checks on one adapter
-#   make test                             set up .venv, then everything that CI runs
+#   make test                             set up .venv, then everything that CI runs, but for:
+#   make test-browser                     the HTML report in Chromium (Debian: chromium and chromium-driver)
 # and, without a GPU:
 #   make fidelity                         judge emulated CUDA by the table of what a GPU does
 #   make benchmark-emulation              time its replays and captures against eager
+#   make benchmark-reports                size of reports, and the time to write them
 # The second call installs nothing until pyproject.toml changes.
 
 PYTHON ?= python3
@@ -17,19 +19,25 @@ INSTALLED := $(VENV)/.installed
 # CPU build of torch, torchvision fails to import, and vllm with it.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python -e '.[vllm,dev]'
 
-.PHONY: conformance test fidelity selftest benchmark-emulation lint format docs setup clean
+.PHONY: conformance test test-browser fidelity selftest benchmark-emulation benchmark-reports lint format docs setup clean
 
 conformance: setup
 	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
 
 test: lint
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -m "not browser" $(ARGS)
+
+test-browser: setup
+	$(BIN)/pytest -m browser $(ARGS)
 
 fidelity: setup
 	$(BIN)/python -m conformance.fidelity $(ARGS)
 
 benchmark-emulation: setup
 	$(BIN)/python -m benchmarks.emulation $(ARGS)
+
+benchmark-reports: setup
+	$(BIN)/python -m benchmarks.reports $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

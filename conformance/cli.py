@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.metadata
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from conformance.bench.commands import add_commands
 from conformance.errors import ConformanceError
 from conformance.registry import KnownAdapter, known_adapters, load_adapters
+from conformance.report.document import kit_version
 
 if TYPE_CHECKING:
     from conformance.report.document import SubjectReport
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="audiograph", description="Conformance of inner CUDA graphs. In CI: pytest --adapter=NAME")
-    parser.add_argument("--version", action="version", version=f"audiograph {importlib.metadata.version('audiograph')}")
+    parser.add_argument("--version", action="version", version=f"audiograph {kit_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
 
     def add(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
@@ -58,10 +60,25 @@ def _parser() -> argparse.ArgumentParser:
     new = add("new", _new, "write an adapter folder that runs once two places are filled in")
     new.add_argument("name")
     new.add_argument("--into", type=Path, default=Path("adapters"), help="parent folder (default: adapters)")
+    buckets = add("buckets", _buckets, "the bucket set that pads least for an adapter's serving trace")
+    buckets.add_argument("adapter", metavar="ADAPTER", help="whose trace, axes and serving buckets are meant")
+    buckets.add_argument("--graphs", type=int, required=True, metavar="K", help="how many graphs may be captured")
+    buckets.add_argument("--axis", default="frames", help="the axis to plan along (default: frames)")
+    buckets.add_argument("--memory", type=float, metavar="MIB", help="what the largest bucket may take")
+    buckets.add_argument(
+        "--mib-per-element", type=float, metavar="MIB", help="capture bytes ÷ the product of its sizes"
+    )
     gate = add("compare", _compare, "what a migration changes: BEFORE and AFTER are adapters, or JSON reports of them")
     gate.add_argument("before", metavar="BEFORE")
     gate.add_argument("after", metavar="AFTER")
     _add_device_and_seed(gate)
+    report = add("report", _report, "make the reports for people from a saved JSON report")
+    report.add_argument("report", type=Path, metavar="REPORT.json", help="written by pytest --conformance-json")
+    for kind in ("md", "html", "badge"):
+        report.add_argument(f"--{kind}", type=Path, metavar="FILE")
+    report.add_argument("--benchmarks", type=Path, metavar="RESULT.json", help="of --benchmark-json: show it too")
+    report.add_argument("--history", type=Path, metavar="FILE.jsonl", help="of bench-history: show it too")
+    add_commands(add)
     for name, run, help in (
         ("plan", _plan, "what would run for an adapter, what not, and why"),
         ("run", _run, "run every check without pytest; same verdicts, same exit codes"),
@@ -136,7 +153,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from conformance.report.terminal import failure_text
+    from conformance.report.terminal import failure_text, loose_notes
     from conformance.unattended import run_unattended
     from conformance.verdict import judge, overall, overall_sentence, sentence
 
@@ -151,10 +168,36 @@ def _run(options: argparse.Namespace) -> int:
     for adapter in kit.adapters:
         own = [record for record in records.values() if record.adapter == adapter.spec.name]
         verdicts[adapter.spec.name] = judge(record.outcome for record in own)
+        for note in loose_notes(own):
+            print(f"{adapter.spec.name}: {note}")
         print(sentence(adapter.spec.name, own, seed=options.conformance_seed))
     if len(verdicts) > 1:
         print(overall_sentence(verdicts))
     return overall(verdicts.values()).exit_code
+
+
+def _buckets(options: argparse.Namespace) -> int:
+    from conformance.planner import PlanError, coverage, plan_buckets, powers_of_two
+
+    if (options.memory is None) != (options.mib_per_element is None):
+        raise PlanError("--memory goes with --mib-per-element: what a bucket takes follows from both")
+    (adapter,) = load_adapters([options.adapter])
+    spec, axes = adapter.spec, adapter.spec.adapter.axes
+    if spec.trace is None:
+        raise PlanError(f"adapter {spec.name!r} declares no trace of serving; write trace.toml beside its spec")
+    most = options.memory / options.mib_per_element if options.memory else None
+    planned = plan_buckets(spec.trace, options.graphs, axes, options.axis, most)
+    rows = {"planned": planned, "powers of two": powers_of_two(spec.trace, options.graphs, axes, options.axis)}
+    for name in (spec.name, f"{spec.name}@vllm_omni"):
+        known = {other.name: other for other in known_adapters()}.get(name)
+        if known is not None and (served := known.load().serving_buckets):
+            rows[f"serving buckets of {name}"] = served
+    for name, chosen in rows.items():
+        found = coverage(spec.trace, chosen, axes)
+        print(f"{name:<44} {len(chosen):>3} graphs  hit rate {found.hit_rate:6.1%}  padded {found.padded_share:6.1%}")
+    for bucket in planned:
+        print("  " + ", ".join(f"{axis} {size}" for axis, size in bucket.items()))
+    return 0
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -167,9 +210,32 @@ def _compare(options: argparse.Namespace) -> int:
     return 1 if found.regressed else 0
 
 
+def _report(options: argparse.Namespace) -> int:
+    from conformance.bench.history import read_history
+    from conformance.bench.results import read_result, report_rows
+    from conformance.report.document import read_report
+    from conformance.report.files import ReportError
+    from conformance.report.writers import WRITERS, require_reports
+
+    files = {kind: path for kind in WRITERS if (path := getattr(options, kind, None)) is not None}
+    if not files:
+        raise ReportError("nothing to write: give at least one of --md FILE, --html FILE, --badge FILE")
+    require_reports(files)
+    report = read_report(options.report)
+    if options.benchmarks:
+        report = replace(report, benchmarks=tuple(report_rows(read_result(options.benchmarks))))
+    if options.history:
+        report = replace(report, history=tuple(read_history(options.history)))
+    for kind, path in files.items():
+        WRITERS[kind](report, path)
+        print(path)
+    return 0
+
+
 def _subjects(given: Sequence[str], options: argparse.Namespace) -> list[SubjectReport]:
     """One subject for each word: read from a report, or run now, all of those in one go."""
-    from conformance.report.document import ReportError, make_report, read_report
+    from conformance.report.document import make_report, read_report
+    from conformance.report.files import ReportError
     from conformance.unattended import run_unattended
 
     reports = {word: read_report(Path(word)) for word in given if word.endswith(".json")}
@@ -227,3 +293,7 @@ def _description(adapter: KnownAdapter) -> str:
     except ConformanceError as error:
         return f"(does not load: {' '.join(str(error).split())})"
     return documentation.strip().partition("\n")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from conformance.catalogue import Level
 from conformance.plugin import SUITE
 from conformance.session import KitSession, SuiteCase
 
 FUNCTION = "test_conformance"
+SPEED_FUNCTION = "test_speed"
 ARGUMENTS = ("kit", "suite_case")
 
 CASE = pytest.StashKey[SuiteCase]()
@@ -26,11 +28,12 @@ class SuiteModule(pytest.Module):
     `sys.path`, walk every folder down to site-packages and load the conftest files found there.
     """
 
-    wanted = False
+    wanted: frozenset[str] = frozenset()
+    """The functions to collect: one without a case would be an item that pytest skips."""
 
     def funcnamefilter(self, name: str) -> bool:
         """Whatever the author's `python_functions` says."""
-        return name == FUNCTION
+        return name in self.wanted
 
     def _getobj(self) -> ModuleType:
         return importlib.import_module("conformance.suite.test_conformance")
@@ -46,16 +49,20 @@ def drop_default_paths(config: pytest.Config) -> None:
         config.args_source = pytest.Config.ArgsSource.ARGS
 
 
-def add_suite(session: pytest.Session, report: pytest.CollectReport) -> None:
+def add_suite(session: pytest.Session, report: pytest.CollectReport, kit: KitSession) -> None:
     """Put the suite after everything else: its device stays open to the last case, and other tests must not see it."""
     module = SuiteModule.from_parent(session, path=SUITE)
-    module.wanted = True
+    module.wanted = frozenset(map(function_of, kit.cases))
     report.result = [*(report.result or ()), module]
+
+
+def function_of(case: SuiteCase) -> str:
+    return SPEED_FUNCTION if case.check.level is Level.PERFORMANCE else FUNCTION
 
 
 def parametrize(metafunc: pytest.Metafunc, kit: KitSession) -> None:
     """Direct parametrization: no fixture that an author defines can take the place of these arguments."""
-    cases = kit.cases
+    cases = [case for case in kit.cases if function_of(case) == metafunc.function.__name__]
     metafunc.parametrize(ARGUMENTS, [(kit, case) for case in cases], ids=[case.name for case in cases])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from conformance.catalogue import Case, Check, CheckFailed, Inconclusive, Run, decide, load_catalogue
+from conformance.catalogue import Case, Check, CheckFailed, Inconclusive, Level, Run, decide, load_catalogue
 from conformance.subject import Subject
 
 
@@ -18,8 +18,8 @@ class Finding:
     error: bool = False
 
 
-def checks_for(subject: Subject) -> Iterator[tuple[Check, Case]]:
-    """Every check that runs for `subject` on its machine, case by case.
+def checks_for(subject: Subject, *, speed: bool = False) -> Iterator[tuple[Check, Case]]:
+    """Every check that runs for `subject` on its machine, case by case; those of speed where asked for.
 
     For use in an author's own test module::
 
@@ -28,18 +28,20 @@ def checks_for(subject: Subject) -> Iterator[tuple[Check, Case]]:
             check(subject, case)
     """
     for check in load_catalogue():
+        if check.level is Level.PERFORMANCE and not speed:
+            continue
         if isinstance(decide(check, subject.spec, subject.machine), Run):
             for case in check.cases(subject.spec):
                 yield check, case
 
 
-def failing_checks(subject: Subject, leave_out: Collection[str] = ()) -> Mapping[str, Finding]:
+def failing_checks(subject: Subject, leave_out: Collection[str] = (), *, speed: bool = False) -> Mapping[str, Finding]:
     """Code to first finding, of every check that fails for `subject`. A check stops at its first failing case.
 
     Checks whose code is among `leave_out` do not run: those that cost seconds, where many subjects are tried.
     """
     findings: dict[str, Finding] = {}
-    for check, case in checks_for(subject):
+    for check, case in checks_for(subject, speed=speed):
         if check.code in findings or check.code in leave_out:
             continue
         try:

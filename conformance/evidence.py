@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from conformance.catalogue import CheckFailed
 from conformance.observe import Seen
 from conformance.subject import Inputs, Outputs, Subject
 
 
-def call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, Seen]:
-    """Call the subject. An exception where eager has none is the subject's failure, not the kit's."""
+def call(subject: Subject, code: str, inputs: Inputs, *, proceed: bool = False) -> tuple[Outputs, Seen]:
+    """Call the subject, from its start or, with `proceed`, from the state that the last call left.
+
+    An exception where eager has none is the subject's failure, not the kit's.
+    """
+    return _observed(subject, code, inputs, lambda: subject.proceed(inputs) if proceed else subject(inputs))
+
+
+def raw_call(subject: Subject, code: str, inputs: Inputs) -> tuple[Any, Seen]:
+    """Call the subject from its fresh start, for the result in its own structure."""
+    subject.fresh_start()
+    return _observed(subject, code, inputs, lambda: subject.raw(inputs))
+
+
+def _observed(subject: Subject, code: str, inputs: Inputs, made: Callable[[], Any]) -> tuple[Any, Seen]:
     with subject.observe() as seen:
         try:
-            found = subject(inputs)
+            found = made()
         except Exception as error:
             subject.eager(inputs)  # raises here if the input is at fault
             raise CheckFailed(
@@ -27,9 +41,10 @@ def call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, Seen]:
     return found, seen
 
 
-def graphed_call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, Seen]:
+def graphed_call(subject: Subject, code: str, inputs: Inputs, *, proceed: bool = False) -> tuple[Outputs, Seen]:
     """Call the subject, which must replay and not capture: a subject that silently stays eager proves nothing."""
-    found, seen = call(subject, code, inputs)
+    whole = subject.module_calls_of_eager  # before the call: counting them makes another one, which moves state on
+    found, seen = call(subject, code, inputs, proceed=proceed)
     if not seen.replays:
         raise CheckFailed(
             code,
@@ -38,7 +53,6 @@ def graphed_call(subject: Subject, code: str, inputs: Inputs) -> tuple[Outputs, 
             cure="look at the capture errors and the fallback reasons in the statistics",
             evidence={"captures": seen.captures, "replays": seen.replays},
         )
-    whole = subject.module_calls_of_eager
     if whole and seen.module_calls >= whole:
         raise CheckFailed(
             code,

@@ -11,6 +11,8 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from conformance import activity
+
 
 @dataclass(eq=False)
 class Seen:
@@ -36,6 +38,18 @@ class Observer:
         self._count("replay", "replays")
         self._hook = register_module_forward_pre_hook(self._module_called)
 
+    @contextlib.contextmanager
+    def without_module_counts(self) -> Iterator[None]:
+        """Count no module calls for a while: the hook costs every one of them time."""
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.remove()
+        try:
+            yield
+        finally:
+            if hook is not None:
+                self._hook = register_module_forward_pre_hook(self._module_called)
+
     def _module_called(self, module: torch.nn.Module, inputs: Any) -> None:
         for seen in self._watching:
             seen.module_calls += 1
@@ -55,6 +69,8 @@ class Observer:
 
         def counted(graph: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(graph, *args, **kwargs)
+            if counter == "captures":
+                activity.captured()
             for seen in watching:
                 setattr(seen, counter, getattr(seen, counter) + 1)
                 if counter == "replays":

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-PROPERTY = "conformance"
-"""The name under which a record stands in a report's `user_properties`, and so in JUnit files."""
+ATTRIBUTE = "conformance_record"
+"""The attribute of a pytest report that holds its case's record as JSON. pytest-xdist carries a report's attributes
+from a worker, and other plugins that write files leave them alone, which they do not with `user_properties`."""
 
 
 class Outcome(enum.Enum):
@@ -84,9 +85,7 @@ def case_id(adapter: str, check: str, case: str) -> str:
     return f"{adapter}/{check}[{case}]" if case else f"{adapter}/{check}"
 
 
-def record_among(properties: Iterable[tuple[str, object]]) -> CaseRecord | None:
-    """The record that a report carries, or None for a test that is not the kit's."""
-    for name, value in properties:
-        if name == PROPERTY:
-            return CaseRecord.from_json(str(value))
-    return None
+def record_of(report: object) -> CaseRecord | None:
+    """The record that a pytest report carries, or None for a test that is not the kit's."""
+    text = getattr(report, ATTRIBUTE, None)
+    return None if text is None else CaseRecord.from_json(text)

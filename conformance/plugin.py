@@ -13,13 +13,19 @@ from pathlib import Path
 
 import pytest
 
+REPORTS = {
+    "json": "a schema-versioned JSON report, for `audiograph compare`, `audiograph report` and CI",
+    "md": "a summary in Markdown, for GitHub's $GITHUB_STEP_SUMMARY",
+    "html": "one self-contained page with pictures of the failures (needs the extra `report`)",
+    "badge": "the JSON of a shields.io endpoint badge",
+}
 OPTIONS = (
     "--adapter",
     "--adapter-checkpoint",
     "--graph-device",
     "--conformance-seed",
     "--conformance-allow-known",
-    "--conformance-json",
+    *(f"--conformance-{name}" for name in REPORTS),
 )
 SUITE = Path(__file__).resolve().parent / "suite" / "test_conformance.py"
 
@@ -62,13 +68,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="exit 0 when every failure is declared in the adapter's expectations.toml",
     )
-    group.addoption(
-        "--conformance-json",
-        dest="conformance_json",
-        default=None,
-        metavar="FILE",
-        help="write the run as a schema-versioned JSON report, for `audiograph compare` and for CI",
-    )
+    for name, what in REPORTS.items():
+        group.addoption(f"--conformance-{name}", default=None, metavar="FILE", help=f"write the run as {what}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -89,6 +90,9 @@ def pytest_load_initial_conftests() -> Generator[None]:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("conformance_checkpoint") and not config.getoption("conformance_adapters"):
         raise pytest.UsageError("--adapter-checkpoint goes with one --adapter=NAME, and none was given")
+    for name in REPORTS:
+        if config.getoption(f"--conformance-{name}") is not None and not config.getoption("conformance_adapters"):
+            raise pytest.UsageError(f"--conformance-{name} goes with --adapter=NAME, and none was given")
     if config.getoption("conformance_adapters") and not config.getoption("help"):
         from conformance.run import ConformanceRun
 

@@ -8,21 +8,40 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.collection import FUNCTION, add_suite, case_of, drop_default_paths, name_item, parametrize
+from conformance.collection import (
+    FUNCTION,
+    SPEED_FUNCTION,
+    add_suite,
+    case_of,
+    drop_default_paths,
+    name_item,
+    parametrize,
+)
 from conformance.errors import ConformanceError
-from conformance.outcome import PROPERTY, CaseRecord, Outcome, record_among
+from conformance.outcome import ATTRIBUTE, CaseRecord, Outcome, record_of
 from conformance.plugin import SUITE
 from conformance.registry import LoadedAdapter, load_adapters
-from conformance.report.document import RunReport, make_report, require_writable, write_report
-from conformance.report.terminal import FailureText, Status, close_run, failure_text, status
-from conformance.session import KitSession, Options, SuiteCase, describe
+from conformance.report import junit
+from conformance.report.document import make_report
+from conformance.report.progress import Progress, progress_for
+from conformance.report.terminal import FailureText, Status, close_run, failure_text, status, tell_unwritten
+from conformance.report.writers import WRITERS, require_reports, write_reports
+from conformance.session import KitSession, Options, Speed, SuiteCase, describe
 from conformance.shadowing import KIT_FIXTURES, refuse_shadowing_conftests
+from conformance.snapshots.terms import CHECKS, snapshot_folder
 from conformance.verdict import worse
+
+if TYPE_CHECKING:
+    from conformance.snapshots.store import SnapshotStore
+
+UPDATES = ("update_snapshots", "update_new_snapshots_only")  # syrupy's, absent where it is not loaded
 
 
 class ConformanceRun:
@@ -34,6 +53,7 @@ class ConformanceRun:
         self.is_worker = hasattr(config, "workerinput")
         self.records: dict[str, CaseRecord] = {}
         self._explained: set[str] = set()
+        self._progress: Progress | None = None
 
     @classmethod
     def prepare(cls, config: pytest.Config) -> ConformanceRun:
@@ -47,10 +67,11 @@ class ConformanceRun:
                 seed=config.getoption("conformance_seed"),
                 checkpoint=_checkpoint(config.getoption("conformance_checkpoint"), adapters),
                 allow_known=config.getoption("conformance_allow_known"),
+                speed=_speed(config),
+                update_snapshots=any(config.getoption(option, False) for option in UPDATES),
             )
             kit = KitSession(options, adapters)
-            for path in _report_files(config).values():
-                require_writable(path)
+            require_reports(_report_files(config))
             assert kit.cases  # listed now: a spec that no check can read is a usage error too
             assert kit.expectations is not None  # read now: a file that cannot be trusted stops the run
         except ConformanceError as error:
@@ -61,21 +82,40 @@ class ConformanceRun:
         drop_default_paths(config)
         return cls(config, kit)
 
+    def pytest_sessionstart(self) -> None:
+        self._progress = progress_for(self.config)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         report = yield
         if isinstance(collector, pytest.Session):
-            add_suite(collector, report)
+            add_suite(collector, report, self.kit)
         return report
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if metafunc.function.__name__ == FUNCTION and metafunc.definition.path == SUITE:
+        if metafunc.function.__name__ in (FUNCTION, SPEED_FUNCTION) and metafunc.definition.path == SUITE:
             parametrize(metafunc, self.kit)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         name_item(item)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        case = case_of(item)
+        if case is not None:
+            self.kit.store = self._snapshot_store(item, case)
+
+    def _snapshot_store(self, item: pytest.Item, case: SuiteCase) -> SnapshotStore | None:
+        """syrupy's, for a check that keeps snapshots, where syrupy is loaded."""
+        session, folder = getattr(self.config, "_syrupy", None), snapshot_folder(case.adapter.spec)
+        if session is None or folder is None or case.check.code not in CHECKS:
+            return None
+        from conformance.snapshots.extension import SyrupyStore
+
+        own = [other for other in self.kit.cases if (other.adapter, other.check) == (case.adapter, case.check)]
+        return SyrupyStore(item, session, folder, case.check.name, frozenset(other.case.id for other in own))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -86,9 +126,18 @@ class ConformanceRun:
         if case is not None:
             record = self._record(case, call, report)
             if record is not None:
-                item.user_properties.append((PROPERTY, record.to_json()))  # JUnit reads those of the last phase
-                self._write_record(case, record, report)
+                # JUnit reads the properties of the last phase, so the item keeps them.
+                item.user_properties[:] = [*junit.without(item.user_properties), *junit.properties(record)]
+                report.user_properties = list(item.user_properties)
+                self._write_record(record, report)
         return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        if self._progress is None or case_of(item) is None:
+            return (yield)
+        with self._progress.shown():
+            return (yield)
 
     def _record(self, case: SuiteCase, call: pytest.CallInfo[None], report: pytest.TestReport) -> CaseRecord | None:
         """What one phase says about the case: the kit's own record, or what stopped the case from outside the kit."""
@@ -103,8 +152,8 @@ class ConformanceRun:
             return self.kit.record(case, Outcome.BLOCKED, f"skipped from outside the kit: {reason}")
         return self.kit.record(case, Outcome.ERROR, f"in {report.when}: {reason}")
 
-    def _write_record(self, case: SuiteCase, record: CaseRecord, report: pytest.TestReport) -> None:
-        report.user_properties.append((PROPERTY, record.to_json()))
+    def _write_record(self, record: CaseRecord, report: pytest.TestReport) -> None:
+        setattr(report, ATTRIBUTE, record.to_json())
         report.location = (*report.location[:2], record.id)
         if hasattr(report, "wasxfail"):
             del report.wasxfail
@@ -131,7 +180,7 @@ class ConformanceRun:
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Status | None:
         if report.when != "call":
             return None
-        record = record_among(report.user_properties)
+        record = record_of(report)
         return None if record is None else status(record)
 
     @pytest.hookimpl(tryfirst=True)
@@ -141,17 +190,23 @@ class ConformanceRun:
         record = self._last_record(report)
         if record is None:
             return
+        for writer in self._junit_writers:
+            junit.name_testcase(writer, report, record)
         known = self.records.get(record.id)
         self.records[record.id] = record if known is None else worse(known, record)
         if report.failed:
             report.longrepr = FailureText(report.longreprtext, record.message)  # type: ignore[assignment]
 
     def _last_record(self, report: pytest.TestReport) -> CaseRecord | None:
-        record = record_among(reversed(report.user_properties)) if report.user_properties else None
+        record = record_of(report)
         if record is None and report.failed and report.nodeid in self._cases_by_id:
             # A worker that died leaves a report that it did not write itself.
             return self.kit.record(self._cases_by_id[report.nodeid], Outcome.ERROR, report.longreprtext)
-        return record if record is not None and (report.when == "call" or not report.passed) else None
+        return record
+
+    @cached_property
+    def _junit_writers(self) -> Sequence[Any]:
+        return junit.writers(self.config.pluginmanager.get_plugins())
 
     @property
     def _cases_by_id(self) -> Mapping[str, SuiteCase]:
@@ -159,41 +214,41 @@ class ConformanceRun:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
-        """Outermost: the sentence comes after everything that other plugins print."""
-        self.kit.close()
-        result = yield
-        if not self.is_worker and not self.config.option.collectonly:
-            stopped = bool(session.shouldfail or session.shouldstop)
-            self._write_reports(_ended(session.exitstatus, stopped))
-            session.exitstatus = close_run(
-                self.config.pluginmanager.get_plugin("terminalreporter"),
-                self.kit,
-                list(self.records.values()),
-                session.exitstatus,
-                stopped=stopped,
-            )
-        return result
+        """Outermost: the sentence comes after everything that other plugins print, and reports whatever they raise."""
+        if self._progress is not None:
+            self._progress.close()
+            self._progress = None
+        try:
+            self.kit.close()
+            return (yield)
+        finally:
+            if not self.is_worker and not self.config.option.collectonly:
+                self._conclude(session)
 
-    def _write_reports(self, ended: str) -> None:
+    def _conclude(self, session: pytest.Session) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        stopped = bool(session.shouldfail or session.shouldstop)
+        unwritten = list(self._write_reports(_ended(session.exitstatus, stopped)))
+        tell_unwritten(reporter, unwritten)
+        records = list(self.records.values())
+        session.exitstatus = close_run(reporter, self.kit, records, session.exitstatus, stopped=stopped)
+        if unwritten:
+            session.exitstatus = session.exitstatus or pytest.ExitCode.INTERNAL_ERROR
+
+    def _write_reports(self, ended: str) -> Iterator[str]:
         """Every report that was asked for, also of a run that was broken off."""
         files = _report_files(self.config)
-        if not files:
-            return
-        names = [adapter.spec.name for adapter in self.kit.adapters]
-        report = make_report(
-            names, self.records.values(), seed=self.kit.options.seed, device=self.kit.device, ended=ended
-        )
-        for kind, path in files.items():
-            REPORT_WRITERS[kind](report, path)
-
-
-REPORT_WRITERS: Mapping[str, Callable[[RunReport, Path], None]] = {"conformance_json": write_report}
+        if files:
+            names = [adapter.spec.name for adapter in self.kit.adapters]
+            seed, device = self.kit.options.seed, self.kit.device
+            report = make_report(names, self.records.values(), seed=seed, device=device, ended=ended)
+            yield from write_reports(report, files)
 
 
 def _report_files(config: pytest.Config) -> dict[str, Path]:
-    """The reports that were asked for, by option."""
-    given = {option: config.getoption(option) for option in REPORT_WRITERS}
-    return {option: Path(value).expanduser() for option, value in given.items() if value is not None}
+    """The reports that were asked for, by kind."""
+    given = {kind: config.getoption(f"--conformance-{kind}") for kind in WRITERS}
+    return {kind: Path(value).expanduser() for kind, value in given.items() if value is not None}
 
 
 def _ended(exitstatus: int, stopped: bool) -> str:
@@ -221,6 +276,17 @@ def _checkpoint(given: str | None, adapters: tuple[LoadedAdapter, ...]) -> Path 
 def _refuse_seed(seed: int) -> None:
     if not 0 <= seed < 2**32:
         raise ConformanceError(f"--conformance-seed={seed}: expected a number from 0 to {2**32 - 1}")
+
+
+def _speed(config: pytest.Config) -> Speed:
+    """Whether pytest-benchmark was asked to run: its options decide, where it is loaded."""
+    alone, too = (bool(config.getoption(name, False)) for name in ("benchmark_only", "benchmark_enable"))
+    if not alone and (not too or config.getoption("benchmark_skip", False)):
+        return Speed.WITHOUT
+    spread_out = config.getoption("dist", "no") != "no" or hasattr(config, "workerinput")
+    if spread_out or (config.getoption("benchmark_disable") and not too):
+        raise ConformanceError("benchmarks run in one process: leave out -n (pytest-xdist) and --benchmark-disable")
+    return Speed.ALONE if alone else Speed.TOO
 
 
 def _refuse_foreign_runner() -> None:

@@ -12,7 +12,9 @@ It decides nothing about verdicts and prints nothing.
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
+import enum
 import importlib
 import re
 import shlex
@@ -23,12 +25,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from conformance.activity import doing
 from conformance.catalogue import (
     Blocked,
     Case,
     Check,
     CheckFailed,
     Inconclusive,
+    Level,
     Machine,
     NotApplicable,
     decide,
@@ -38,12 +42,27 @@ from conformance.errors import ConformanceError, SpecError
 from conformance.expectations import Expectation, expectations_file, load_expectations
 from conformance.outcome import CaseRecord, Outcome, case_id
 from conformance.registry import LoadedAdapter
+from conformance.snapshots.terms import SnapshotTerms
 
 if TYPE_CHECKING:
+    from conformance.bench.timer import PlainTimer
+    from conformance.snapshots.store import SnapshotStore
+    from conformance.spec import AdapterSpec
     from conformance.subject import Subject
 
 _SELECTABLE = re.compile(r"[\w.:+\-/]*")
 """What a case id may hold, so that `pytest -k` can name the case."""
+
+
+class Speed(enum.Enum):
+    """Whether a run has the checks of speed: not unless asked for, together with the others, or alone."""
+
+    WITHOUT = "without"
+    TOO = "too"
+    ALONE = "alone"
+
+    def takes(self, check: Check) -> bool:
+        return self is Speed.TOO or (check.level is Level.PERFORMANCE) == (self is Speed.ALONE)
 
 
 @dataclass(frozen=True)
@@ -54,6 +73,8 @@ class Options:
     seed: int = 0
     checkpoint: Path | None = None
     allow_known: bool = False
+    update_snapshots: bool = False
+    speed: Speed = Speed.WITHOUT
 
 
 @dataclass(frozen=True)
@@ -84,14 +105,29 @@ class KitSession:
     def __init__(self, options: Options, adapters: tuple[LoadedAdapter, ...]) -> None:
         self.options = options
         self.adapters = adapters
+        self.timer: PlainTimer | None = None  # of the case at hand; a plain one where there is none
+        self.store: SnapshotStore | None = None  # of the case at hand; the adapter's files where there is none
+        for adapter in adapters:
+            adapter.spec.snapshot_terms = SnapshotTerms(
+                options.update_snapshots, options.seed, options.checkpoint is not None
+            )
         self.records: dict[str, CaseRecord] = {}
         self._device = contextlib.ExitStack()
         self._machine: Machine | None = None
+        self._device_used = ""
         self._subject: tuple[str, Subject] | None = None
         self._build_errors: dict[str, Exception] = {}
 
     @cached_property
     def cases(self) -> tuple[SuiteCase, ...]:
+        """The cases of this run."""
+        cases = tuple(case for case in self.every_case if self.options.speed.takes(case.check))
+        if not cases:
+            raise ConformanceError("the catalogue has no case for the adapters given; nothing would be tested")
+        return cases
+
+    @cached_property
+    def every_case(self) -> tuple[SuiteCase, ...]:
         """Every case of every adapter, adapter by adapter and in the order of the codes. Imports torch."""
         cases = [
             SuiteCase(adapter, check, case)
@@ -108,19 +144,15 @@ class KitSession:
             if case.id in seen:
                 raise SpecError(f"{case.id} stands for two cases; ids of one check must differ")
             seen.add(case.id)
-        if not cases:
-            raise ConformanceError("the catalogue has no case for the adapters given; nothing would be tested")
         return tuple(cases)
 
     @cached_property
     def expectations(self) -> Mapping[str, tuple[Expectation, ...]]:
-        """Known failures by adapter name, each entry about one of this run's cases."""
+        """Known failures by adapter name, each entry about one of its cases."""
         today = datetime.date.today()
         return {
             adapter.spec.name: load_expectations(
-                expectations_file(adapter.spec),
-                [(case.check.code, case.case.id) for case in self.cases if case.adapter is adapter],
-                today,
+                expectations_file(adapter.spec), _cases_of_any_run(adapter.spec), today
             )
             for adapter in self.adapters
         }
@@ -130,12 +162,14 @@ class KitSession:
         return next((entry for entry in entries if entry.covers(case.check.code, case.case.id)), None)
 
     def planned(self, adapter: LoadedAdapter) -> int:
-        return sum(case.adapter is adapter for case in self.cases)
+        """How many cases the adapter has before any selection; those of speed count where they run."""
+        cases = self.cases if self.options.speed is Speed.WITHOUT else self.every_case
+        return sum(case.adapter is adapter for case in cases)
 
     @property
     def device(self) -> str:
-        """The device as `--graph-device` would name it: the one in use, else the one asked for."""
-        return self._machine.device if self._machine else self.options.graph_device
+        """The device as `--graph-device` would name it: the one in use or used last, else the one asked for."""
+        return self._device_used or self.options.graph_device
 
     def record(self, case: SuiteCase, outcome: Outcome, message: str = "", **fields: object) -> CaseRecord:
         """A record of `case` with what this run knows about the machine."""
@@ -164,6 +198,8 @@ class KitSession:
             case.name,
             f"--conformance-seed={self.options.seed}",
         ]
+        if case.check.level is Level.PERFORMANCE:
+            words.append("--benchmark-only")
         if self.options.checkpoint is not None:
             words.append(f"--adapter-checkpoint={self.options.checkpoint}")
         return " ".join(f'"{word}"' if word == case.name else shlex.quote(word) for word in words)
@@ -204,8 +240,13 @@ class KitSession:
         if isinstance(decision, Blocked):
             return self.record(case, Outcome.BLOCKED, decision.reason)
         subject = self._open_subject(case.adapter)
+        if self.store is not None:
+            subject.snapshots = self.store
+        if self.timer is not None:
+            subject.timer = self.timer
         try:
-            evidence = case.check(subject, case.case)
+            with doing(case.id):
+                evidence = case.check(subject, case.case)
         except Inconclusive as open_question:
             return self.record(case, Outcome.INCONCLUSIVE, str(open_question))
         if not isinstance(evidence, Mapping):
@@ -222,8 +263,10 @@ class KitSession:
             from conformance.device import open_device
 
             for adapter in self.adapters:
-                self._import_packages(adapter)
+                with doing(f"importing what {adapter.spec.name} needs"):
+                    self._import_packages(adapter)
             self._machine = self._device.enter_context(open_device(self.options.graph_device))
+            self._device_used = self._machine.device
         return self._machine
 
     def _import_packages(self, adapter: LoadedAdapter) -> None:
@@ -244,7 +287,10 @@ class KitSession:
         self._close_subject()
         if name not in self._build_errors:
             try:
-                subject = open_subject(adapter.spec, self._open_machine(), self.options.seed, self.options.checkpoint)
+                with doing(f"building and capturing {name}"):
+                    subject = open_subject(
+                        adapter.spec, self._open_machine(), self.options.seed, self.options.checkpoint
+                    )
             except Exception as error:
                 self._build_errors[name] = error
             else:
@@ -273,6 +319,13 @@ class KitSession:
             _, subject = self._subject
             self._subject = None
             subject.close()
+
+
+def _cases_of_any_run(spec: AdapterSpec) -> list[tuple[str, str]]:
+    """Code and id of every case, those too which do not apply to this run's seed or checkpoint."""
+    kept = copy.copy(spec)
+    kept.snapshot_terms = SnapshotTerms(update=True)
+    return [(check.code, case.id) for check in load_catalogue() for case in check.cases(kept)]
 
 
 def describe(error: BaseException) -> str:

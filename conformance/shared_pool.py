@@ -6,29 +6,20 @@ captures fail on purpose, so it gives the process another pool afterwards, as a 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-_FIELD = "_global_graph_pool"
-
-
-def _owners() -> Iterator[Any]:
-    """The platform classes that hold the pool: the base, and the one in use where it has made a pool of its own."""
-    interface = sys.modules.get("vllm.platforms.interface")
-    if interface is not None:
-        used = type(getattr(sys.modules.get("vllm.platforms"), "_current_platform", None))
-        yield from (owner for owner in dict.fromkeys((used, interface.Platform)) if vars(owner).get(_FIELD) is not None)
+from conformance.emulation.vllm_platform import POOL, pool_owners
 
 
 def shared_pool() -> Any | None:
     """The pool's handle, where there is one already."""
-    return next((getattr(owner, _FIELD) for owner in _owners()), None)
+    return next((pool for owner in pool_owners() if (pool := vars(owner)[POOL]) is not None), None)
 
 
 def renew_shared_pool() -> None:
     pool = torch.cuda.graph_pool_handle()
-    for owner in list(_owners()):
-        setattr(owner, _FIELD, pool)
+    for owner in pool_owners():
+        if vars(owner)[POOL] is not None:
+            setattr(owner, POOL, pool)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from conformance.capabilities import Capabilities, validate_capabilities
 from conformance.errors import SpecError
+from conformance.snapshots.terms import SnapshotTerms
 from conformance.traces import Trace
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class AdapterSpec:
     `left_context` is how many frames before a chunk its samples depend on; a spec that claims streaming gives it.
     `takes_pool` says that `make_runner` hands its pool on; a wrapper without such an argument cannot.
     `lengths_input` names the input that holds the rows' lengths, where the module itself reads them.
+    `min_speedup` is how many times as long as a replay eager takes on a GPU, at least (CG801).
+    `snapshot_folder` is where its snapshots are kept, if not in `snapshots/` beside the spec's file.
+    `slots_input` names the input that says in which slot each row's state is, no two rows of a batch in one; such a
+    spec overrides `reset_slots`, and its `state_tensors` have the slots as their first axis.
     """
 
     name: ClassVar[str]
@@ -54,11 +59,15 @@ class AdapterSpec:
     trace: ClassVar[Trace | None] = None
     serving_buckets: ClassVar[tuple[Mapping[str, int], ...]] = ()
     min_hit_rate: ClassVar[float] = 1.0
+    min_speedup: ClassVar[float] = 1.0
     left_context: ClassVar[int] = 0
     lengths_input: ClassVar[str | None] = None
+    slots_input: ClassVar[str | None] = None
     requires: ClassVar[tuple[Requirement, ...]] = ()
     loads_checkpoints: ClassVar[bool] = False
     takes_pool: ClassVar[bool] = True
+    snapshot_folder: ClassVar[Path | None] = None
+    snapshot_terms: SnapshotTerms = SnapshotTerms()  # set by the run
 
     def build(self, device: torch.device, checkpoint: Path | None) -> GraphAdapter:
         """The adapter around its real module on `device`: tiny random weights, or those of `checkpoint`.
@@ -99,6 +108,22 @@ class AdapterSpec:
         module: torch.nn.Module = adapter.module  # type: ignore[attr-defined]
         return module
 
+    def cast(self, adapter: GraphAdapter, dtype: torch.dtype) -> GraphAdapter:
+        """A fresh `adapter` with its module in `dtype`. Override it where inputs are declared in the module's dtype."""
+        self.module(adapter).to(dtype)
+        return adapter
+
+    def state_tensors(self, adapter: GraphAdapter) -> Mapping[str, torch.Tensor]:
+        """What the module keeps between calls, by name: its buffers, unless it keeps its state in other tensors.
+
+        Views are welcome: the kit writes a state back with `copy_`. Scratch rows that only padding uses do not belong.
+        """
+        return dict(self.module(adapter).named_buffers())
+
+    def reset_slots(self, adapter: GraphAdapter, slots: torch.Tensor) -> None:
+        """Make the `slots` (int64, on the device) ready for new streams, as a server does when a request has ended."""
+        raise NotImplementedError
+
     def validate(self) -> None:
         """Raise :class:`SpecError` for a declaration that no run could make sense of. Builds nothing."""
         where = _place_of(type(self))
@@ -108,6 +133,8 @@ class AdapterSpec:
         validate_capabilities(self.capabilities, f"adapter {self.name!r} ({where})")
         if not 0.0 <= self.min_hit_rate <= 1.0:
             raise SpecError(f"adapter {self.name!r}: min_hit_rate must lie in 0..1, found {self.min_hit_rate!r}")
+        if not isinstance(self.min_speedup, (int, float)) or not 0.0 < self.min_speedup < float("inf"):
+            raise SpecError(f"adapter {self.name!r}: min_speedup must be a positive number, found {self.min_speedup!r}")
         for field in ("buckets", "serving_buckets"):
             if not isinstance(getattr(self, field), (tuple, list)):
                 raise SpecError(f"{where}: `{field}` must be a tuple of mappings, found {getattr(self, field)!r}")
@@ -142,9 +169,21 @@ class AdapterSpec:
             for axis, limit in self.limits.items():
                 if bucket.get(axis, limit) > limit or axis not in bucket:
                     raise SpecError(f"{where}: limits[{axis!r}] is {limit}, which bucket {dict(bucket)} does not keep")
+        self._validate_slots(where)
         for call in self.trace.calls if self.trace else ():
             if call.sizes.keys() != self.adapter.axes.keys():
                 raise SpecError(f"{where}: the trace gives {dict(call.sizes)}; the axes are {list(self.adapter.axes)}")
+
+    def _validate_slots(self, where: str) -> None:
+        if self.slots_input is None:
+            return
+        if not self.capabilities.state.supported:
+            raise SpecError(f"{where}: `slots_input` is {self.slots_input!r}, and state is not claimed: claim it")
+        if type(self).reset_slots is AdapterSpec.reset_slots:
+            raise SpecError(f"{where} names `slots_input` and defines no `reset_slots`; a spec with slots must")
+        names = [spec.name for spec in self.adapter.inputs]
+        if self.slots_input not in names:
+            raise SpecError(f"{where}: `slots_input` must be one of the inputs {names}, found {self.slots_input!r}")
 
 
 def _place_of(spec: type[AdapterSpec]) -> str:

@@ -17,11 +17,16 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec, tree_map_only
 
+from conformance.activity import doing
+from conformance.bench.timer import PlainTimer
 from conformance.catalogue import Machine
+from conformance.compare import QUIETEST
 from conformance.errors import ConformanceError
 from conformance.noise import Noise, measure_noise
 from conformance.observe import Observer, Seen
 from conformance.shared_pool import renew_shared_pool, shared_pool
+from conformance.snapshots.store import FileStore, SnapshotStore
+from conformance.snapshots.terms import snapshot_folder
 from conformance.spec import AdapterSpec
 from runner import Bucket, BucketTable, GraphAdapter, GraphConfig, GraphRunner, OutputSpec, PerRowLengths
 
@@ -29,7 +34,6 @@ Inputs = dict[str, torch.Tensor]
 Rows = list[torch.Tensor]
 """The rows of one output, each `[..., samples]`; an output without a batch axis has one row."""
 Outputs = dict[str, Rows]
-QUIETEST = 1e-3  # a peak below this hides every fault: default-initialised codecs give 1e-7
 
 
 class SubjectRefused(ConformanceError):
@@ -48,7 +52,9 @@ class Subject:
         torch.manual_seed(seed)
         self.adapter: GraphAdapter = spec.build(self.device, checkpoint)
         self.table = BucketTable(spec.buckets, self.adapter.axes)
-        self._start = [(buffer, buffer.clone()) for buffer in self.module.buffers()] if self._keeps_state else []
+        self._start = self._now()
+        self.snapshots: SnapshotStore = FileStore(snapshot_folder(spec))
+        self.timer = PlainTimer()
         self._runner = spec.make_runner(self.adapter, self.device)
         self._noise: Noise | None = None
         self._structure: TreeSpec | None = None
@@ -56,13 +62,17 @@ class Subject:
         self._observer.install()
 
     @property
-    def _keeps_state(self) -> bool:
-        return self.spec.capabilities.state.supported
+    def state(self) -> Mapping[str, torch.Tensor]:
+        """What the module keeps between calls, by name; nothing where it claims no state."""
+        return self.spec.state_tensors(self.adapter) if self.spec.capabilities.state.supported else {}
+
+    def _now(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return [(tensor, tensor.clone()) for tensor in self.state.values()]
 
     def rebuild(self, adapter: GraphAdapter) -> None:
         """Stand on another adapter of the same spec and a runner of its own, with nothing measured yet."""
         self.adapter = adapter
-        self._start = [(buffer, buffer.clone()) for buffer in self.module.buffers()] if self._keeps_state else []
+        self._start = self._now()
         self._runner = self.spec.make_runner(adapter, self.device)
         self._noise, self._structure = None, None
 
@@ -75,8 +85,8 @@ class Subject:
 
         Inside a capture only the state is put back, which the graph repeats: CUDA takes no seed there.
         """
-        for buffer, start in self._start:
-            buffer.copy_(start)
+        for tensor, start in self._start:
+            tensor.copy_(start)
         if self.spec.capabilities.randomness.supported and not torch.cuda.is_current_stream_capturing():
             torch.manual_seed(self.seed)
 
@@ -87,13 +97,14 @@ class Subject:
         the capture's pool recording, so that vLLM's shared one takes no further capture.
         """
         pool = shared_pool()
-        try:
-            self._capture_a_little(pool)
-        except RuntimeError:
-            if pool is None:
-                raise
-            renew_shared_pool()
-            self._capture_a_little(None)
+        with doing("settling"):  # apart, so that the capture is not counted as the subject's
+            try:
+                self._capture_a_little(pool)
+            except RuntimeError:
+                if pool is None:
+                    raise
+                renew_shared_pool()
+                self._capture_a_little(None)
 
     def _capture_a_little(self, pool: Any) -> None:
         side = torch.cuda.Stream()
@@ -113,12 +124,18 @@ class Subject:
     def noise(self) -> Noise:
         """How much eager alone varies, measured once."""
         if self._noise is None:
+            kept = self._now()  # a comparison in the middle of a stream may be the first that asks
             self._noise = measure_noise(self)
+            for tensor, before in kept:
+                tensor.copy_(before)
         return self._noise
 
     @cached_property
     def module_calls_of_eager(self) -> int:
-        """How many torch modules one eager call runs; 0 where the adapter's module is a plain function."""
+        """How many torch modules one eager call runs; 0 where the adapter's module is a plain function.
+
+        Counted by a call from the start, so that it must be asked before a call whose state matters afterwards.
+        """
         with self.observe() as seen:
             self.eager(self.draw(self.spec.buckets[0], "module calls"))
         return seen.module_calls
@@ -183,10 +200,28 @@ class Subject:
             alone[spec.name] = tensor.contiguous()
         return self.eager(alone)
 
-    def draw(self, sizes: Mapping[str, int], salt: str) -> Inputs:
-        """Inputs for the axis sizes given, from the run's seed and `salt`: the same in every process."""
+    def with_row(self, inputs: Inputs, position: int, row: Inputs) -> Inputs:
+        """`inputs` with the first row of `row` in place of the one at `position`.
+
+        A neighbour that had its slot takes the slot of the row that went.
+        """
+        placed: Inputs = {}
+        for spec in self.adapter.inputs:
+            tensor = inputs[spec.name].clone()
+            if self.row_axis in spec.axes:
+                at = spec.axes.index(self.row_axis)
+                new, old = row[spec.name].select(at, 0), tensor.select(at, position).clone()
+                if spec.name == self.spec.slots_input:
+                    tensor = torch.where(tensor == new, old, tensor)
+                tensor.select(at, position).copy_(new)
+            placed[spec.name] = tensor
+        return placed
+
+    def draw(self, sizes: Mapping[str, int], salt: str, seed: int | None = None) -> Inputs:
+        """Inputs for the axis sizes given, from the run's seed (or `seed`) and `salt`: the same in every process."""
         generator = torch.Generator()
-        generator.manual_seed((self.seed << 32) + zlib.crc32(f"{salt}:{sorted(sizes.items())}".encode()))
+        seed = self.seed if seed is None else seed
+        generator.manual_seed((seed << 32) + zlib.crc32(f"{salt}:{sorted(sizes.items())}".encode()))
         made = self.spec.make_inputs(self.adapter, sizes, generator)
         host = {spec.name for spec in self.adapter.inputs if spec.host}
         return {name: tensor if name in host else tensor.to(self.device) for name, tensor in made.items()}
@@ -219,6 +254,11 @@ class Subject:
 
     def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
         return self.table.lookup(sizes)
+
+    def padded_frames(self, sizes: Mapping[str, int]) -> int | None:
+        """By how many frames its bucket pads a call of `sizes`; None where no bucket holds it, or it has no frames."""
+        bucket, axis = self.bucket_for(sizes), self.time_axis
+        return None if bucket is None or axis is None else bucket[axis] - sizes[axis]
 
     def stats(self) -> Mapping[str, Any] | None:
         """The subject's own statistics, where it keeps any."""
@@ -261,9 +301,16 @@ class Subject:
     def observe(self) -> contextlib.AbstractContextManager[Seen]:
         return self._observer.watch()
 
+    def without_module_counts(self) -> contextlib.AbstractContextManager[None]:
+        return self._observer.without_module_counts()
+
     def raw_eager(self, inputs: Inputs) -> Any:
         """What eager gives, in the structure that the caller gets."""
         self.fresh_start()
+        return self.eager_as_served(inputs)
+
+    def eager_as_served(self, inputs: Inputs) -> Any:
+        """What eager gives, in the structure that the caller gets, from the state that the last call left."""
         with torch.no_grad():
             result = self.adapter.forward(*(inputs[spec.name] for spec in self.adapter.device_inputs()))
             return self.adapter.rows_of(result, inputs)
@@ -304,6 +351,7 @@ def open_subject(spec: AdapterSpec, machine: Machine, seed: int, checkpoint: Pat
     subject = Subject(spec, machine, seed, checkpoint)
     try:
         _refuse_silence(subject)
+        _ = subject.module_calls_of_eager
         subject.warmup()
     except BaseException:
         subject.close()

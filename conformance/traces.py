@@ -121,13 +121,14 @@ def _chunked(found: dict[str, Any]) -> Iterator[tuple[dict[str, int], int]]:
 def _written(found: list[dict[str, Any]]) -> Iterator[tuple[dict[str, int], int]]:
     for entry in found:
         _refuse_unknown(entry, {"sizes", "count"}, "calls.")
-        for value in (*entry["sizes"].values(), entry["count"]):
-            _positive(value, "calls")
+        for size in entry["sizes"].values():
+            _positive(size, "calls", or_zero=True)  # an input that this call has nothing to give for
+        _positive(entry["count"], "calls")
         yield dict(entry["sizes"]), entry["count"]
 
 
-def _positive(value: Any, where: str) -> None:
-    if not str(value).isdecimal() or int(value) < 1:
+def _positive(value: Any, where: str, *, or_zero: bool = False) -> None:
+    if not str(value).isdecimal() or (int(value) < 1 and not or_zero):
         raise ValueError(f"{where}: sizes and counts must be positive whole numbers, found {value!r}")
 
 

@@ -18,7 +18,10 @@ Sizes = Mapping[str, int]  # by axis name
 
 
 class AxisMode(Enum):
-    """PADDED: a bucket serves every smaller size. EXACT: padding would reach real output, so sizes must be equal."""
+    """PADDED: a bucket serves every smaller size. EXACT: padding would reach real output, so sizes must be equal.
+
+    An exact size may be 0, for an input that the first call of a stream has nothing to give for.
+    """
 
     PADDED = "padded"
     EXACT = "exact"
@@ -137,7 +140,7 @@ class GraphAdapter:
             for axis, size in zip(spec.axes, tensor.shape, strict=True):
                 if axis not in self.axes and size != fixed.get(axis, axis):
                     return "fixed_size"
-                if size == 0:
+                if size == 0 and self.axes.get(str(axis)) is not EXACT:
                     return "empty"
                 if axis in self.axes and sizes.setdefault(str(axis), size) != size:
                     return "inconsistent_sizes"

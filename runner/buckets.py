@@ -54,7 +54,7 @@ class BucketTable:
             if not isinstance(sizes, Mapping) or set(sizes) != set(axes):
                 raise AdapterError(f"buckets[{position}] must give one size for each of {list(axes)}, found {sizes!r}")
             for axis, size in sizes.items():
-                if type(size) is not int or size < 1:
+                if type(size) is not int or size < (axes[axis] is not EXACT):  # an exact axis may be empty
                     raise AdapterError(f"buckets[{position}][{axis!r}] must be a positive int, found {size!r}")
             found.append(Bucket(tuple((axis, sizes[axis]) for axis in axes)))
             if found[-1] in found[:-1]:

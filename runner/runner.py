@@ -77,7 +77,8 @@ class GraphRunner:
             return
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError("warmup() was called inside a CUDA graph capture: call it before the capture begins")
-        with self._lock, torch.no_grad(), torch.autocast("cuda", enabled=False), torch.cuda.device(self._device):
+        rng = torch.random.fork_rng([self._device])  # a module that draws must draw afterwards what it would have drawn
+        with self._lock, rng, torch.no_grad(), torch.autocast("cuda", enabled=False), torch.cuda.device(self._device):
             if self._warm or self._closed:
                 return
             started, reserved = time.perf_counter(), torch.cuda.memory_reserved()

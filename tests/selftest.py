@@ -6,23 +6,30 @@ import argparse
 import sys
 import time
 
-from conformance.catalogue import Machine, load_catalogue
+from conformance.catalogue import Level, Machine, load_catalogue
 from conformance.device import open_device
 from conformance.engine import Finding, failing_checks
 from conformance.spec import AdapterSpec
 from conformance.subject import open_subject
+from tests.mutants.snapshots import KeptSpec
 from tests.mutants.table import CORRECT, MUTANTS
 
 OWN_PROCESS = frozenset({"CG003"})
 """Checks that start a process: seconds each, so that only the mutants that must fail them, and correct subjects, do."""
 
 
+SPEED = frozenset(check.code for check in load_catalogue() if check.level is Level.PERFORMANCE)
+"""Checks that take the time of many calls: for the same subjects alone."""
+
+
 def findings(
     spec: type[AdapterSpec], machine: Machine, seed: int, leave_out: frozenset[str] = frozenset()
 ) -> dict[str, Finding]:
+    if issubclass(spec, KeptSpec):
+        spec.record_truth(machine, seed)
     subject = open_subject(spec(), machine, seed, None)
     try:
-        return dict(failing_checks(subject, leave_out))
+        return dict(failing_checks(subject, leave_out, speed=True))
     finally:
         subject.close()
 
@@ -39,7 +46,7 @@ def main() -> int:
     with open_device(options.device) as machine:
         for mutant in chosen:
             started = time.perf_counter()
-            found = findings(mutant.spec, machine, options.seed, OWN_PROCESS - mutant.codes)
+            found = findings(mutant.spec, machine, options.seed, (OWN_PROCESS | SPEED) - mutant.codes)
             exact = found.keys() == mutant.codes and not any(finding.error for finding in found.values())
             killed += exact
             seconds = time.perf_counter() - started

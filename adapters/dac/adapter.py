@@ -23,7 +23,7 @@ class DacAdapter(GraphAdapter):
     axes: ClassVar[dict[str, AxisMode]] = {"batch": PADDED, "frames": EXACT}
 
     def __init__(self, module: Any, n_vq: int | None = None) -> None:
-        """`module` is a `DacModel` in evaluation mode, on its device; a caller may use its first `n_vq` codebooks."""
+        """`module` is a `DacModel`, in evaluation mode and on its device; callers may use its first `n_vq` books."""
         self.module = module
         self.sizes = {"n_vq": n_vq or module.config.n_codebooks}
         scale = module.config.hop_length

@@ -1,14 +1,13 @@
 """EnCodec: the decoder of transformers' `EncodecModel` on the runner (the causal 24 kHz kind).
 
 Padding is safe only as frames that say nothing. Causal convolutions and an LSTM that runs forward never look ahead,
-but the convolutions pad on the left by *reflection*: the first one mirrors frames 1 to 6 to the front, so in a call
-of fewer than 7 frames a pad of code 0 would be heard from the first sample. Eager pads such a call's hidden frames
-with zeros. The adapter therefore pads codes with -1 and gives those frames zeros, which is the same signal at every
-length.
+but the convolutions pad on the left by *reflection*: the first one mirrors frames 1 to 6 to the front, so in a call of
+fewer than 7 frames a pad of code 0 would be heard from the first sample. Eager pads such a call's hidden frames with
+zeros. The adapter therefore pads codes with -1 and gives those frames zeros, which is the same signal at every length.
 
 `EncodecModel.decode` itself cannot be captured. Its convolutions keep their padding as tensors on the device, which
-`torch.nn.functional.pad` reads back at every call, and its quantizer begins with `torch.tensor(0.0, device=...)`, a
-copy from the host. So the adapter keeps those numbers on the host, and sums the codebooks itself; the rest is the
+`torch.nn.functional.pad` reads back at every call, and its quantizer begins with `torch.tensor(0.0, device=...)`, which
+copies from the host. So the adapter keeps those numbers on the host, and sums the codebooks itself; the rest is the
 module's.
 """
 
@@ -38,12 +37,8 @@ class EncodecAdapter(GraphAdapter):
         Moving `module` to another device later would move its padding there again.
         """
         config = module.config
-        if (
-            not config.use_causal_conv
-            or config.norm_type != "weight_norm"
-            or config.normalize
-            or config.audio_channels > 1
-        ):
+        normalises = config.normalize or config.norm_type != "weight_norm"
+        if normalises or not config.use_causal_conv or config.audio_channels > 1:
             raise AdapterError("expected a causal, mono EnCodec that normalises nothing, such as encodec_24khz")
         self.module = module
         self.sizes = {"n_vq": n_vq or module.quantizer.num_quantizers}

@@ -1,11 +1,11 @@
 """Mimi: the decoder of transformers' `MimiModel` on the runner.
 
-The decoder is causal (left-padded convolutions, causal attention in a sliding window, transposed convolutions that
-are trimmed on the right), so frames of padding on the right never reach a caller's samples.
+The decoder is causal (left-padded convolutions, causal attention in a sliding window, transposed convolutions that are
+trimmed on the right), so frames of padding on the right never reach a caller's samples.
 
 `MimiModel.decode` itself cannot be captured. Its convolutions keep their padding as tensors on the device, which
-`torch.nn.functional.pad` reads back at every call, and its quantizers begin with `torch.tensor(0.0, device=...)`, a
-copy from the host. So the adapter keeps those numbers on the host, and sums the codebooks itself; the rest is the
+`torch.nn.functional.pad` reads back at every call, and its quantizers begin with `torch.tensor(0.0, device=...)`, which
+copies from the host. So the adapter keeps those numbers on the host, and sums the codebooks itself; the rest is the
 module's.
 """
 

@@ -175,7 +175,8 @@ def under_autocast(subject: Subject) -> Evidence:
     told. https://github.com/vllm-project/vllm-omni/pull/4341
 
     How it is checked: calls under autocast to bfloat16, filled and padded, against eager under the same autocast; then
-    a call outside, which must be eager's too. Where the capability is not claimed, a call under autocast may raise.
+    a call outside, which must be eager's too. Where the capability is not claimed, a call under autocast may raise, and
+    must where eager does.
 
     If it fails: run eagerly, with a reason, while `torch.is_autocast_enabled("cuda")` differs from what was captured.
     """
@@ -184,20 +185,46 @@ def under_autocast(subject: Subject) -> Evidence:
         'fall back to eager while torch.is_autocast_enabled("cuda") is not what it was at capture',
     )
     bucket = largest(subject.spec)
+    claimed = subject.spec.capabilities.autocast.supported
     refused = 0
     for sizes in (bucket, padded(subject.spec, bucket)):
         inputs = subject.draw(sizes, "CG211")
         with autocast(subject, torch.bfloat16), located(f"under autocast {cases.label(subject.spec, sizes)}"):
-            expected = subject.eager(inputs)
+            try:
+                expected = subject.eager(inputs)
+            except Exception as error:
+                _require_refusal_under_autocast(subject, inputs, error, claimed)
+                refused += 1
+                continue
             try:
                 found = call(subject, "CG211", inputs)[0]
             except CheckFailed:
-                if subject.spec.capabilities.autocast.supported:
+                if claimed:
                     raise
                 refused += 1
                 continue
         require_equal("CG211", subject, found, expected, advice)
     return {"refused": refused, **require_parity(subject, "CG211", [bucket], advice, salt="after")}
+
+
+def _require_refusal_under_autocast(subject: Subject, inputs: Inputs, error: Exception, claimed: bool) -> None:
+    if claimed:
+        raise CheckFailed(
+            "CG211",
+            f"eager itself raises {type(error).__name__}: {error}",
+            likely="part of the module has a fixed dtype  (class I)",
+            cure="declare autocast=unsupported(reason), or let the module compute in the dtype that autocast gives",
+        ) from error
+    try:
+        subject.raw(inputs)
+    except Exception:
+        return
+    raise CheckFailed(
+        "CG211",
+        f"the call returned a result where eager raises {type(error).__name__}",
+        likely="the graph replays in the precision that it was captured in, and nobody asks for autocast  (class I)",
+        cure='fall back to eager while torch.is_autocast_enabled("cuda") is not what it was at capture',
+    )
 
 
 def _layouts(_: AdapterSpec) -> Iterator[Case]:

@@ -12,7 +12,7 @@ from conformance.evidence import graphed_call, located
 from conformance.instruments.static_memory import poisoned, rewritten_memory
 from conformance.instruments.sweeps import full_and_padded, padded, require_parity, sizes_along, smallest
 from conformance.spec import AdapterSpec
-from conformance.subject import Inputs, Subject
+from conformance.subject import Inputs, Outputs, Subject
 
 
 def _every_size(spec: AdapterSpec) -> Iterator[Case]:
@@ -119,7 +119,8 @@ def neighbours(subject: Subject, sizes: Sizes) -> Evidence:
     neighbours, is wrong in production alone. https://github.com/pytorch/torchtitan/issues/3668
 
     How it is checked: one row is put at every position of the bucket's batch, and of a batch of one row less, beside
-    rows drawn anew each time; its result must be what eager gives for that row alone.
+    rows drawn anew each time; its result must be what eager gives for that row alone. A module that draws random
+    numbers draws others at each position: there it must be what eager gives at that position, beside yet other rows.
 
     If it fails: keep rows apart in the module and in the trim: no reduction over the batch, no index by the first row.
     """
@@ -133,14 +134,22 @@ def neighbours(subject: Subject, sizes: Sizes) -> Evidence:
     replays = 0
     for rows in (sizes[axis], sizes[axis] - 1):
         for position in range(rows if subject.bucket_for({**sizes, axis: rows}) else 0):
-            inputs = subject.draw({**sizes, axis: rows}, f"CG208 neighbours {rows} {position}")
-            for spec in subject.adapter.inputs:
-                if axis in spec.axes:
-                    at = spec.axes.index(axis)
-                    inputs[spec.name].select(at, position).copy_(mine[spec.name].select(at, 0))
+            size = {**sizes, axis: rows}
             with located(f"row at position {position} of {rows}"):
-                found, seen = graphed_call(subject, "CG208", inputs)
-                found = {name: values if len(values) < rows else [values[position]] for name, values in found.items()}
-                require_equal("CG208", subject, found, alone, advice)
+                found, seen = graphed_call(subject, "CG208", _beside(subject, mine, size, position, "neighbours"))
+                if subject.spec.capabilities.randomness.supported:
+                    others = subject.eager(_beside(subject, mine, size, position, "other neighbours"))
+                    alone = _row(others, position, rows)
+                require_equal("CG208", subject, _row(found, position, rows), alone, advice)
             replays += seen.replays
     return {"positions": replays}
+
+
+def _row(outputs: Outputs, position: int, rows: int) -> Outputs:
+    """One row of each output; an output without rows stays whole."""
+    return {name: values if len(values) < rows else [values[position]] for name, values in outputs.items()}
+
+
+def _beside(subject: Subject, mine: Inputs, sizes: Sizes, position: int, salt: str) -> Inputs:
+    """Inputs drawn anew, with the first row of `mine` at `position`."""
+    return subject.with_row(subject.draw(sizes, f"CG208 {salt} {sizes[ROWS]} {position}"), position, mine)

@@ -11,9 +11,10 @@ from torch.utils._pytree import tree_leaves
 from conformance import cases
 from conformance.cases import Sizes
 from conformance.catalogue import Case, CheckFailed, Evidence, check
+from conformance.compare import QUIETEST
 from conformance.instruments.fresh import door_of, first_calls, in_fresh_process
 from conformance.spec import AdapterSpec
-from conformance.subject import QUIETEST, Inputs, Subject
+from conformance.subject import Inputs, Subject
 from runner import PADDED, AdapterError, OutputSpec, PerRowLengths
 
 
@@ -145,13 +146,14 @@ def _require_contract(subject: Subject, spec: OutputSpec, sizes: Sizes, full: to
 
 @check("CG002", "loud", "outputs are finite, loud, and depend on every part of the input", cases=cases.exact)
 def loud(subject: Subject, sizes: Sizes) -> Evidence:
-    """Contract: at each bucket eager is finite, has a peak of at least 1e-3, and changes when any frame's input does.
+    """Contract: at each bucket eager is finite and changes when any frame's input does; outputs that have a length, or
+    else one output, have a peak of at least 1e-3 unless they are of integers.
 
     Why it matters: silence equals silence: with default-initialised weights, or codebooks of zeros, a wrapper that
     drops the input passes every comparison. https://github.com/vllm-project/vllm-omni/issues/4571
 
     How it is checked: the module alone, eagerly. Two inputs; then the first input with its first, middle or last frame
-    taken from the second. Every row of every output with a length contract must change each time.
+    taken from the second. Every row of every output with a length contract must change each time, and any output must.
 
     If it fails: re-initialise matrices (and codebooks) with a normal of about 0.15 in the spec's `build`, and feed the
     module what it really reads.
@@ -159,18 +161,27 @@ def loud(subject: Subject, sizes: Sizes) -> Evidence:
     one, other = subject.draw(sizes, "CG002 one"), subject.draw(sizes, "CG002 other")
     truth = subject.eager(one)
     peaks: dict[str, float] = {}
+    lasting = subject.lasting_outputs()
+    heard = False
     for name, rows in truth.items():
         for row, tensor in enumerate(rows):
             peak = float(tensor.abs().max()) if tensor.numel() else 0.0
-            if not bool(torch.isfinite(tensor).all()) or not peak >= QUIETEST:
+            audible = peak >= QUIETEST or not tensor.dtype.is_floating_point  # a code of 0 is a code like any other
+            heard = heard or audible
+            if not bool(torch.isfinite(tensor).all()) or (name in lasting and not audible):
                 raise _inaudible(f"row {row} of {name!r} has a peak of {peak:.1e} at {sizes}")
             peaks[name] = max(peaks.get(name, 0.0), peak)
+    if not heard:
+        raise _inaudible(f"no output has a peak of more than {max(peaks.values(), default=0.0):.1e} at {sizes}")
     for what, inputs in {"whole input": other, **_one_frame_changed(subject, sizes, one, other)}.items():
         changed = subject.eager(inputs)
-        for spec in subject.adapter.outputs:
-            for row, tensor in enumerate(truth[spec.name] if spec.length is not None else []):
-                if torch.equal(tensor, changed[spec.name][row]):
-                    raise _inaudible(f"row {row} of {spec.name!r} is the same when the {what} changes, at {sizes}")
+        same = {name: list(map(torch.equal, rows, changed[name])) for name, rows in truth.items()}
+        for name in subject.lasting_outputs():
+            if any(same[name]):
+                row = same[name].index(True)
+                raise _inaudible(f"row {row} of {name!r} is the same when the {what} changes, at {sizes}")
+        if all(map(all, same.values())):
+            raise _inaudible(f"every output is the same when the {what} changes, at {sizes}")
     return {"peaks": peaks}
 
 

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_flatten
 from conformance import cases
 from conformance.cases import Sizes
 from conformance.catalogue import Case, CheckFailed, Evidence, check
+from conformance.evidence import raw_call
 from conformance.spec import AdapterSpec
 from conformance.subject import Subject
 
@@ -78,18 +79,7 @@ def _differs(sizes: Sizes, what: str, one: dict[str, Any], other: dict[str, Any]
 
 
 def _described(subject: Subject, inputs: dict[str, torch.Tensor]) -> dict[str, Any]:
-    with subject.observe() as seen:
-        subject.fresh_start()
-        try:
-            result = subject.raw(inputs)
-        except Exception as error:
-            subject.raw_eager(inputs)  # raises here if the input is at fault
-            raise CheckFailed(
-                "CG901",
-                f"the call raised {type(error).__name__} where eager succeeds: {(str(error).splitlines() or [''])[0]}",
-                likely="the graph path rejects or mishandles a call that the module can serve",
-                cure="serve it from a bucket, or fall back to eager with a reason",
-            ) from error
+    result, seen = raw_call(subject, "CG901", inputs)
     return {"path": "replay" if seen.replays else "eager", **_description(result)}
 
 

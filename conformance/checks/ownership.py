@@ -10,6 +10,7 @@ from conformance import cases
 from conformance.catalogue import Case, CheckFailed, Evidence, check
 from conformance.compare import Advice, require_equal
 from conformance.evidence import call, graphed_call, located
+from conformance.instruments.static_memory import overwrite
 from conformance.instruments.sweeps import full_and_padded
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Outputs, Subject, snapshot
@@ -98,7 +99,7 @@ def caller_writes(subject: Subject) -> Evidence:
             before = snapshot(first)
             for rows in first.values():
                 for row in rows:
-                    row.fill_(7.0)
+                    overwrite(row, torch.full_like(row, 7.0))
                     written += row.numel()
             again, _ = call(subject, "CG303", inputs)
             require_equal("CG303", subject, again, before, advice)

@@ -130,14 +130,20 @@ def variable_length_batch(subject: Subject, sizes: Sizes, lengths: Sequence[int]
         "the row heard its own padding or another row: lengths were not applied row by row  (class A, C)",
         "trim every row by its own length, and mask or reset what lies behind each row's end",
     )
-    worst = 0.0
+    worst, padded = 0.0, subject.padded_frames(sizes)
     for row, length in enumerate(lengths):
         alone = subject.eager_row(inputs, row, length)
         mine = {name: [rows[row]] for name, rows in found.items() if row < len(rows)}
         one_tensor = {name for name, trimmed in subject.rows_are_trimmed().items() if not trimmed}
         for name in subject.lasting_outputs():
             agreement = require_equal(
-                "CG204", subject, {name: mine.get(name, [])}, {name: alone[name]}, advice, prefix=name in one_tensor
+                "CG204",
+                subject,
+                {name: mine.get(name, [])},
+                {name: alone[name]},
+                advice,
+                prefix=name in one_tensor,
+                padded_frames=None if padded is None else padded + max(lengths) - length,
             )
             worst = max(worst, agreement.max_error)
     return {"lengths": list(lengths), "replays": seen.replays, "max_error": worst}
@@ -149,6 +155,7 @@ def _parity(subject: Subject, code: str, sizes: Sizes, advice: Advice, calls: in
     for number in range(calls):
         inputs = subject.draw(sizes, f"{code} call {number}")
         found, seen = graphed_call(subject, code, inputs)
-        agreement = require_equal(code, subject, found, subject.eager(inputs), advice, same_shape=filled)
+        expected, padded = subject.eager(inputs), subject.padded_frames(sizes)
+        agreement = require_equal(code, subject, found, expected, advice, same_shape=filled, padded_frames=padded)
         evidence = {"calls": calls, "replays": seen.replays, **agreement.evidence()}
     return evidence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from math import prod
 from typing import Any
 
 import torch
@@ -18,9 +17,10 @@ from conformance.instruments.graphlog import around_forward
 from conformance.instruments.malformed import malformed_inputs
 from conformance.instruments.outer_miss import require_outer_right, warm_inside
 from conformance.instruments.sweeps import full_and_padded, sizes_along
+from conformance.planner import coverage
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Subject
-from conformance.traces import Trace, TracedCall
+from conformance.traces import Trace
 from runner import Bucket, GraphConfig
 
 _SWITCHES = {
@@ -117,29 +117,30 @@ def outer_capture_miss(subject: Subject) -> Evidence:
 @check("CG405", "bad-input", "an input that eager refuses is refused, and none is cast or broadcast", cases=_one)
 def bad_input(subject: Subject) -> Evidence:
     """Contract: wrong dtype, rank, device, number of code rows or disagreeing sizes raise where the fallback raises,
-    and otherwise give what it gives.
+    and otherwise give what it gives; a good call afterwards replays as before.
 
     Why it matters: `copy_` into a static buffer casts floats and broadcasts one code row without a word, and the caller
     hears noise instead of reading an error. https://github.com/vllm-project/vllm/issues/43145
 
-    How it is checked: each kind of bad input, after a good call, on the subject and on a runner of the same module that
-    was never warmed up; eager's own refusal counts as well.
+    How it is checked: each kind of bad input, after a good call, on a second runner and on one of the same module that
+    was never warmed up; eager's own refusal counts as well. A last good call must replay, if the first one did.
 
     If it fails: compare dtype, device, rank and every fixed size before the copy, and send what differs to eager.
     """
     sizes = dict(subject.spec.buckets[-1])
     good = subject.draw(sizes, "CG405")
     tried, raised = 0, 0
-    with subject.sibling(warm=False) as fallback:
+    with subject.sibling(warm=False) as fallback, subject.sibling() as served:
         fallback.eager(good)
+        before = call(served, "CG405", good)[1]
         for kind, inputs in malformed_inputs(subject.adapter, good):
-            subject(good)
+            served(good)
             tensors = [inputs[spec.name] for spec in subject.adapter.device_inputs()]
             refusal = _raises(subject.adapter.forward, *tensors) or _raises(fallback.raw, inputs)
             tried += 1
             if refusal:
                 raised += 1
-                if not _raises(subject.raw, inputs):
+                if not _raises(served.raw, inputs):
                     raise CheckFailed(
                         "CG405",
                         f"{kind}: the call returned a result where eager raises {refusal}",
@@ -151,7 +152,15 @@ def bad_input(subject: Subject) -> Evidence:
             with located(kind):
                 fallback.fresh_start()
                 expected = fallback.proceed(inputs)
-                require_equal("CG405", subject, call(subject, "CG405", inputs)[0], expected, advice)
+                require_equal("CG405", served, call(served, "CG405", inputs)[0], expected, advice)
+        after = call(served, "CG405", good)[1]
+    if before.replays and not after.replays:
+        raise CheckFailed(
+            "CG405",
+            "after bad inputs a good call no longer replays",
+            likely="a bad input was captured, and the graphs were given up when that failed  (class L, N)",
+            cure="refuse bad input before anything is captured, and let one failure cost one size",
+        )
     return {"kinds": tried, "refused": raised}
 
 
@@ -236,6 +245,7 @@ def hit_rate(subject: Subject) -> Evidence:
             served = stack.enter_context(subject.sibling(buckets=subject.spec.serving_buckets))
         missed = [one for one in trace.calls if not call(served, "CG407", served.draw(one.sizes, "CG407"))[1].replays]
     rate = 1 - sum(one.count for one in missed) / trace.total
+    replayed = Trace(tuple(one for one in trace.calls if one not in missed))
     if rate < subject.spec.min_hit_rate:
         labels = [f"{cases.label(subject.spec, one.sizes)} ({one.count}×)" for one in missed]
         raise CheckFailed(
@@ -247,21 +257,10 @@ def hit_rate(subject: Subject) -> Evidence:
         )
     return {
         "hit_rate": rate,
-        "padded_share": _padded_share(served, [one for one in trace.calls if one not in missed]),
+        "padded_share": round(coverage(replayed, served.spec.buckets, served.adapter.axes).padded_share, 4),
         "calls": trace.total,
         "sizes": len(trace.calls),
     }
-
-
-def _padded_share(served: Subject, replayed: list[TracedCall]) -> float:
-    """Of the elements that the trace's replays compute, those that nobody asked for; CG406 proves which bucket."""
-    asked = computed = 0
-    for one in replayed:
-        bucket = served.bucket_for(one.sizes)
-        if bucket is not None:
-            asked += one.count * prod(one.sizes.values())
-            computed += one.count * bucket.work
-    return round(1 - asked / computed, 4) if computed else 0.0
 
 
 @check("CG408", "deployed-callable", "what is captured, what the fallback runs and the reference are one", cases=_one)

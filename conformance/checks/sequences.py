@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from conformance import cases
 from conformance.catalogue import Case, CheckFailed, Evidence, check
-from conformance.instruments.sequences import ACTIONS, CODE, Step, program, run_steps
+from conformance.instruments.sequences import ACTIONS, CODE, Step, few_buckets, program, run_steps
 from conformance.instruments.sweeps import largest
 from conformance.spec import AdapterSpec
 from conformance.subject import Subject
+from runner import EXACT
 
 SEARCHED = 6
 """Sequences that are tried where none fails."""
@@ -39,7 +40,8 @@ def sequences(subject: Subject) -> Evidence:
     https://github.com/vllm-project/vllm/pull/51994
 
     How it is checked: Hypothesis draws sequences of calls of any size, calls of a second runner on the same pool, its
-    close, outer captures and failed captures; each runs on fresh runners. One that fails is shrunk.
+    close, outer captures and failed captures; each runs on fresh runners. Where an axis is exact, half of the sizes are
+    a bucket's, and sizes that the module itself refuses are left out. A sequence that fails is shrunk.
 
     If it fails: the evidence holds a program that repeats the shortest sequence; run it and look at what the operation
     before the last one leaves behind.
@@ -51,7 +53,10 @@ def sequences(subject: Subject) -> Evidence:
     def steps_of(drawn: Steps) -> list[Step]:
         return [(action, dict(zip(axes, sizes, strict=True))) for action, sizes in drawn]
 
-    sizes = st.tuples(*(st.integers(1, most[axis] + 1) for axis in axes))
+    sizes: st.SearchStrategy[tuple[int, ...]] = st.tuples(*(st.integers(1, most[axis] + 1) for axis in axes))
+    if EXACT in subject.adapter.axes.values():  # few sizes drawn freely would be a bucket's
+        filled = [tuple(bucket[axis] for axis in axes) for bucket in few_buckets(subject.spec)]
+        sizes = st.sampled_from(filled) | sizes
     one = st.tuples(st.sampled_from(tuple(ACTIONS)), sizes)
 
     @seed(subject.seed)

@@ -46,7 +46,8 @@ def streaming(subject: Subject, chunk: int) -> Evidence:
     https://github.com/vllm-project/vllm-omni/issues/4466
 
     How it is checked: one row of twice the largest bucket's frames and three, decoded eagerly at once and then through
-    the subject in chunks of several sizes; from each result the samples past the joined end are taken.
+    the subject in chunks of several sizes; from each result the samples past the joined end are taken. A subject that
+    keeps state and declares no left context goes on from chunk to chunk.
 
     If it fails: return as many samples as eager for the chunk's own frames, and declare the left context that the
     module's receptive field needs.
@@ -59,12 +60,14 @@ def streaming(subject: Subject, chunk: int) -> Evidence:
     timed = {spec.name for spec in subject.adapter.outputs if spec.length is not None and spec.of == time}
     joined: Outputs = {name: [rows[0][..., :0]] for name, rows in whole.items() if name in timed}
     replays = calls = 0
+    proceed = subject.spec.capabilities.state.supported and not context
+    subject.fresh_start()
     for start in range(0, frames, chunk):
         first, stop = max(0, start - context), min(frames, start + chunk)
         part = _window(subject, inputs, first, stop)
         with located(f"frames {first} to {stop}"):
             served = subject.bucket_for({**row, time: stop - first}) is not None
-            found, seen = (graphed_call if served else call)(subject, "CG214", part)
+            found, seen = (graphed_call if served else call)(subject, "CG214", part, proceed=proceed)
         calls, replays = calls + 1, replays + seen.replays
         for name, so_far in joined.items():
             done = so_far[0].shape[-1]
@@ -160,7 +163,8 @@ def _frozen(found: str) -> CheckFailed:
 
 def _empty(spec: AdapterSpec) -> Iterator[Case]:
     for axis in spec.adapter.axes:
-        yield Case(f"no-{axis}", {"axis": axis})
+        if all(bucket[axis] for bucket in spec.buckets):  # a bucket of size 0 serves empty calls as any others
+            yield Case(f"no-{axis}", {"axis": axis})
     if any(True for _ in cases.exact_with_rows(spec)) and cases.trims_rows(spec):
         yield Case("one-empty-row", {"axis": None})
 
@@ -168,13 +172,15 @@ def _empty(spec: AdapterSpec) -> Iterator[Case]:
 @check("CG213", "zero-length", "an empty call is refused, or is what eager gives, and replays nothing", cases=_empty)
 def zero_length(subject: Subject, axis: str | None) -> Evidence:
     """Contract: a call of no frames or of no rows raises where eager raises and equals eager where it does not; a row
-    of no frames among others is empty. No graph replays for an empty call.
+    of no frames among others is empty. No graph replays for an empty call, and the next full call replays as before.
 
-    Why it matters: nothing is copied in, so a replay returns the last caller's audio.
+    Why it matters: nothing is copied in, so a replay returns the last caller's audio; and a runner that tries to
+    capture the empty call, and gives up its graphs when that fails, is eager from one bad request on.
     https://github.com/vllm-project/vllm/pull/49302
 
-    How it is checked: inputs cut to nothing along each axis after a full call; and, where rows are trimmed, a batch
-    with one empty row. Where the capability is not claimed, the call may also raise though eager does not.
+    How it is checked: on a second runner, inputs cut to nothing along each axis between two full calls; and, where rows
+    are trimmed, a batch with one empty row. Where the capability is not claimed, the call may also raise though eager
+    does not.
 
     If it fails: send empty calls to eager before any lookup.
     """
@@ -182,7 +188,18 @@ def zero_length(subject: Subject, axis: str | None) -> Evidence:
     if axis is None:
         return _one_empty_row(subject, claimed)
     full = subject.draw(largest(subject.spec), "CG213")
-    subject(full)
+    with subject.sibling() as other:
+        with other.observe() as before:
+            other(full)
+        evidence = _empty_call(other, axis, full, claimed)
+        with other.observe() as after:
+            other(full)
+    if before.replays and not after.replays:
+        raise _stale(f"after a call of no {axis} a full call no longer replays")
+    return evidence
+
+
+def _empty_call(subject: Subject, axis: str, full: Inputs, claimed: bool) -> Evidence:
     inputs = {
         spec.name: full[spec.name].narrow(spec.axes.index(axis), 0, 0) if axis in spec.axes else full[spec.name]
         for spec in subject.adapter.inputs
@@ -196,7 +213,7 @@ def zero_length(subject: Subject, axis: str | None) -> Evidence:
         expected = None
     with subject.observe() as seen:
         try:
-            found = subject.proceed(inputs)
+            found = subject(inputs)
         except Exception as error:
             if expected is None or not claimed:
                 return {"refused_with": type(error).__name__}

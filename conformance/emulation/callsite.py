@@ -12,6 +12,7 @@ import torch
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _EMULATION = os.path.dirname(__file__) + os.sep
+PASSING_ON = ("__torch_function__", "__torch_dispatch__")  # frames of a mode, through which another line's call goes
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,11 @@ class CallSite:
 
 
 def user_call_site() -> CallSite:
-    """The innermost frame outside torch and the emulation."""
+    """The innermost frame outside torch, the emulation and modes of the user's own."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_back is not None:
-        if not frame.f_code.co_filename.startswith((_TORCH, _EMULATION)):
+        code = frame.f_code
+        if not code.co_filename.startswith((_TORCH, _EMULATION)) and code.co_name not in PASSING_ON:
             break
         frame = frame.f_back
     if frame is None:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
+from torch.utils._device import _device_constructors
 
 from conformance.emulation import (
     autocast,
@@ -68,11 +69,13 @@ def emulated_cuda() -> Iterator[EmulatedDevice]:
         for name, value in storage_methods.storage_attributes(device).items():
             patches.set(torch.UntypedStorage, name, value)
         patches.swap_references()
+        _forget_constructors()
         threads.enter(device)
         with device:
             yield device
     finally:
         patches.undo()
+        _forget_constructors()
         threads.leave()
         threads.end(device)
         capture.abandon()
@@ -80,3 +83,8 @@ def emulated_cuda() -> Iterator[EmulatedDevice]:
         graph.forget_pools()
         autocast.forget()
         _active = None
+
+
+def _forget_constructors() -> None:
+    """Torch keeps the set of functions that `with torch.device(...)` rules, from when it is first asked."""
+    _device_constructors.cache_clear()

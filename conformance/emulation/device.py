@@ -133,7 +133,9 @@ class EmulatedDevice(TorchDispatchMode):
         device = kwargs.get("device")
         if device is not None:
             if device.type != "cuda":
-                return False
+                # C++ (type_as, rms_norm in bfloat16) asks for another tensor's options, whose device is the host's for
+                # every tensor here; those have a layout too, which moves that Python asks for never have.
+                return traits.name == "aten::_to_copy" and "layout" in kwargs and on_device[0]
             if device.index not in (None, 0):
                 raise RuntimeError(f"CUDA error: invalid device ordinal ({device}; emulated CUDA has cuda:0 alone)")
             kwargs["device"] = CPU

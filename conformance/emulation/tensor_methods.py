@@ -131,6 +131,9 @@ def tensor_attributes(device: EmulatedDevice) -> dict[str, Any]:
         host_type = name.replace("torch.cuda.", "torch.")
         return _real_type(move(self, CUDA0 if on_device else CPU, None, non_blocking), host_type)
 
+    def type_as(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return move(self, other.device, other.dtype)
+
     def record_stream(self: torch.Tensor, stream: Any) -> None:
         """Nothing to keep: memory is freed when its last reference goes, and all work on it is done by then."""
         if self not in marks:
@@ -152,6 +155,7 @@ def tensor_attributes(device: EmulatedDevice) -> dict[str, Any]:
         "pin_memory": pin_memory,
         "new_tensor": new_tensor,
         "type": type_,
+        "type_as": type_as,
         "record_stream": record_stream,
     }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from conformance.emulation.callsite import PASSING_ON
 from conformance.instruments.graphlog import Forward, around_forward
 from conformance.subject import Inputs, Subject
 
@@ -87,7 +88,9 @@ def _user_line(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_TORCH, *_KIT)) and os.path.isabs(frame.filename)
+        if not frame.filename.startswith((_TORCH, *_KIT))
+        and os.path.isabs(frame.filename)
+        and frame.name not in PASSING_ON
     ]
     if not frames:
         return ""

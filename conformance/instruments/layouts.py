@@ -25,7 +25,7 @@ def strided(tensor: torch.Tensor) -> torch.Tensor:
 
 def expanded(tensor: torch.Tensor) -> torch.Tensor:
     """One frame at every time, as a view of stride 0."""
-    return tensor.narrow(-1, 0, 1).expand(tensor.shape)
+    return tensor.narrow(-1, 0, 1).expand(tensor.shape) if tensor.numel() else tensor
 
 
 def flipped(tensor: torch.Tensor) -> torch.Tensor:
@@ -35,6 +35,8 @@ def flipped(tensor: torch.Tensor) -> torch.Tensor:
 
 def offset(tensor: torch.Tensor) -> torch.Tensor:
     """Three elements into a larger block: contiguous, and not at the start of its storage."""
+    if not tensor.numel():
+        return tensor
     block = torch.cat([tensor.reshape(-1)[:1].expand(3), tensor.reshape(-1)])
     return block[3:].view(tensor.shape)
 

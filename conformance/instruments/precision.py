@@ -42,8 +42,7 @@ def in_precision(subject: Subject, dtype: torch.dtype) -> Iterator[Subject]:
     other = copy.copy(subject)
     torch.manual_seed(subject.seed)
     adapter = subject.spec.build(subject.device, subject.checkpoint)
-    subject.spec.module(adapter).to(dtype)
-    other.rebuild(adapter)
+    other.rebuild(subject.spec.cast(adapter, dtype))
     try:
         yield other
     finally:

@@ -38,7 +38,7 @@ def photograph(subject: Subject) -> Mapping[str, Any]:
         "Python's random state": random.getstate(),
     }
     module = subject.module
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+    for name, tensor in [*module.named_parameters(), *module.named_buffers(), *subject.state.items()]:
         found[name] = tensor.detach().clone()
     for path, part in module.named_modules():
         for attribute, value in vars(part).items():

@@ -42,14 +42,19 @@ def rewritten_memory(subject: Subject, first: Inputs, second: Inputs) -> list[to
 def poisoned(tensors: list[torch.Tensor]) -> Iterator[None]:
     """NaN over the whole of each: whatever is read before it is written shows. What they held is put back on exit."""
     held = [tensor.clone() for tensor in tensors]
-    with torch.no_grad():
-        for tensor in tensors:
-            tensor.fill_(float("nan"))
-        try:
-            yield
-        finally:
-            for tensor, before in zip(tensors, held, strict=True):
-                tensor.copy_(before)
+    for tensor in tensors:
+        overwrite(tensor, torch.full_like(tensor, float("nan")))
+    try:
+        yield
+    finally:
+        for tensor, before in zip(tensors, held, strict=True):
+            overwrite(tensor, before)
+
+
+def overwrite(tensor: torch.Tensor, values: torch.Tensor) -> None:
+    """Write in place, as any later kernel would: inference tensors take that in inference mode alone."""
+    with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
+        tensor.copy_(values)
 
 
 def tensors_behind(root: Any) -> Iterator[torch.Tensor]:

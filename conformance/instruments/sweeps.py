@@ -54,9 +54,10 @@ def require_parity(
 
     A size that eager itself cannot serve is left out, and counted. `context` says that the calls before are what is
     tested: where a runner that nobody has called is wrong as well, the failure says so instead of blaming them.
+    `by_size` holds the bucket that served each size, or "" for none, and the greatest error there.
     """
     calls = replays = refused = 0
-    worst = 0.0
+    by_size: dict[str, tuple[str, float]] = {}
     for number, size in enumerate(sizes):
         inputs = subject.draw(size, f"{code} {salt} {number}")
         try:
@@ -64,17 +65,22 @@ def require_parity(
         except Exception:
             refused += 1
             continue
-        with located(label(subject.spec, size)):
-            served = subject.bucket_for(size) is not None
-            found, seen = (graphed_call if served else call)(subject, code, inputs)
+        name, bucket = label(subject.spec, size), subject.bucket_for(size)
+        with located(name):
+            found, seen = (call if bucket is None else graphed_call)(subject, code, inputs)
+            padded_frames = subject.padded_frames(size)
             try:
-                worst = max(worst, require_equal(code, subject, found, expected, advice).max_error)
+                agreement = require_equal(code, subject, found, expected, advice, padded_frames=padded_frames)
             except CheckFailed as failed:
                 if context and _wrong_at_first(subject, code, inputs, expected):
                     raise _innocent(failed) from failed
                 raise
+        _, known = by_size.get(name, ("", 0.0))
+        served = "" if bucket is None else label(subject.spec, bucket)
+        by_size[name] = (served, max(known, agreement.max_error))
         calls, replays = calls + 1, replays + seen.replays
-    return {"calls": calls, "replays": replays, "eager_refused": refused, "max_error": worst}
+    worst = max((error for _, error in by_size.values()), default=0.0)
+    return {"calls": calls, "replays": replays, "eager_refused": refused, "max_error": worst, "by_size": by_size}
 
 
 def _wrong_at_first(subject: Subject, code: str, inputs: Inputs, expected: Outputs) -> bool:

@@ -9,23 +9,20 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import json
-import os
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.errors import ConformanceError
 from conformance.outcome import CaseRecord, Outcome
+from conformance.report.files import ReportError, write_whole
+from conformance.report.speed import Benchmark, HistoryPoint
 from conformance.verdict import Verdict, judge, overall, sentence
 
 SCHEMA_VERSION = 1
 KIND = "audiograph.conformance"
 SCHEMA = Path(__file__).with_name("schema.json")
-
-
-class ReportError(ConformanceError):
-    """A report that cannot be read or written. The message begins with its path."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,10 @@ class SubjectReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A run: its subjects, and what it ran with. `ended` is `complete`, or why it ended before its last case."""
+    """A run: its subjects, and what it ran with. `ended` is `complete`, or why it ended before its last case.
+
+    `benchmarks` and `history` are figures of speed, where somebody measured them.
+    """
 
     subjects: tuple[SubjectReport, ...]
     seed: int
@@ -48,7 +48,8 @@ class RunReport:
     ended: str = "complete"
     created: str = ""
     kit: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    benchmarks: tuple[Benchmark, ...] = ()
+    history: tuple[HistoryPoint, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -74,13 +75,21 @@ def make_report(
         device=device,
         ended=ended,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        kit=importlib.metadata.version("audiograph"),
+        kit=kit_version(),
     )
+
+
+def kit_version() -> str:
+    """The installed version, or what a checkout that is not installed can say."""
+    try:
+        return importlib.metadata.version("audiograph")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def to_document(report: RunReport) -> dict[str, Any]:
     """`report` as plain JSON values, as `schema.json` describes them."""
-    return {
+    document = {
         "kind": KIND,
         "schema": SCHEMA_VERSION,
         "kit": report.kit,
@@ -89,6 +98,7 @@ def to_document(report: RunReport) -> dict[str, Any]:
         "device": report.device,
         "ended": report.ended,
         "verdict": report.verdict.value,
+        "checks": {record.check: record.title for subject in report.subjects for record in subject.cases},
         "subjects": [
             {
                 "name": subject.name,
@@ -99,13 +109,32 @@ def to_document(report: RunReport) -> dict[str, Any]:
             for subject in report.subjects
         ],
     }
+    if report.benchmarks:
+        document["benchmarks"] = [row.to_json() for row in report.benchmarks]
+    if report.history:
+        document["history"] = [row.to_json() for row in report.history]
+    return document
 
 
 def _case(record: CaseRecord) -> dict[str, Any]:
-    values = {**asdict(record), "outcome": record.outcome.name, "code": record.code}
-    del values["adapter"]
-    plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    """A case without what is empty, and without its title, which is the check's: most of a run is cases that passed."""
+    values = {"code": record.code, **asdict(record), "outcome": record.outcome.name}
+    for name in ("adapter", "title", *(name for name in _MAY_BE_LEFT_OUT if not values[name])):
+        del values[name]
+    plain: dict[str, Any] = _finite(json.loads(json.dumps(values, default=str)))
     return plain
+
+
+_MAY_BE_LEFT_OUT = ("message", "likely", "cure", "evidence")
+
+
+def _finite(value: Any) -> Any:
+    """`value` without NaN and infinities, which JSON does not have: as the words `nan` and `inf`."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def from_document(found: Any, where: str) -> RunReport:
@@ -122,18 +151,41 @@ def from_document(found: Any, where: str) -> RunReport:
                 subject["name"],
                 Verdict(subject["verdict"]),
                 subject["sentence"],
-                tuple(_record(subject["name"], case) for case in subject["cases"]),
+                tuple(_record(subject["name"], case, found["checks"]) for case in subject["cases"]),
             )
             for subject in found["subjects"]
         )
-        return RunReport(subjects, found["seed"], found["device"], found["ended"], found["created"], found["kit"])
-    except (KeyError, TypeError, ValueError) as error:
+        return RunReport(
+            subjects,
+            seed=found["seed"],
+            device=found["device"],
+            ended=found["ended"],
+            created=found["created"],
+            kit=found["kit"],
+            benchmarks=tuple(Benchmark.of(row) for row in found.get("benchmarks", ())),
+            history=tuple(HistoryPoint.of(row) for row in found.get("history", ())),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ReportError(f"{where}: damaged: {type(error).__name__}: {error}") from error
 
 
-def _record(adapter: str, case: Mapping[str, Any]) -> CaseRecord:
+def _record(adapter: str, case: Mapping[str, Any], checks: Mapping[str, str]) -> CaseRecord:
     values = {name: value for name, value in case.items() if name != "code"}
-    return CaseRecord(**{**values, "adapter": adapter, "outcome": Outcome[values["outcome"]]})
+    values |= {"adapter": adapter, "title": checks[case["check"]], "outcome": Outcome[case["outcome"]]}
+    record = CaseRecord(**values)
+    for name, kind in _KINDS.items():
+        if not isinstance(getattr(record, name), kind):
+            raise TypeError(f"{name} of {record.check}[{record.case}] is {getattr(record, name)!r}")
+    return record
+
+
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("adapter", "check", "title", "case", "message", "likely", "cure", "machine", "torch"), str),
+    "repeat": str,
+    "evidence": Mapping,
+    "planned": int,
+    "seconds": (int, float),
+}
 
 
 def read_report(path: Path) -> RunReport:
@@ -142,32 +194,12 @@ def read_report(path: Path) -> RunReport:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReportError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise ReportError(f"{path}: not a whole JSON document: {error}") from error
     return from_document(found, str(path))
 
 
 def write_report(report: RunReport, path: Path) -> None:
-    write_whole(path, json.dumps(to_document(report), indent=1) + "\n")
-
-
-def require_writable(path: Path) -> None:
-    """Raise :class:`ReportError` before a run whose report could not be written after it."""
-    folder = path.absolute().parent
-    if path.is_dir():
-        raise ReportError(f"{path}: is a folder; expected the name of a file to write")
-    if not folder.is_dir():
-        raise ReportError(f"{path}: there is no folder {folder}; make it first")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise ReportError(f"{path}: may not be written")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write `text` so that a reader meets the old file or the new one, never half of it."""
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        half.write_text(text, encoding="utf-8")
-        half.replace(path)
-    except OSError as error:
-        half.unlink(missing_ok=True)
-        raise ReportError(f"{path}: {error.strerror}") from error
+    """Write the JSON with one case a line, for people who look into it and for `grep`."""
+    text = json.dumps(to_document(report), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    write_whole(path, text.replace('{"code":', '\n{"code":') + "\n")  # no string holds a quote that is not escaped

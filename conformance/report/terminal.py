@@ -80,6 +80,8 @@ def failure_text(record: CaseRecord, traceback: str = "") -> str:
                     break_on_hyphens=False,
                 )
             )
+        if label == "found":
+            lines += [_LABEL.format("") + line for line in record.evidence.get("table", ())]
     lines.append(_LABEL.format("repeat") + record.repeat)
     if traceback:
         lines += ["", traceback]
@@ -99,6 +101,8 @@ def close_run(reporter: Any, kit: KitSession, records: Sequence[CaseRecord], exi
         name = adapter.spec.name
         own = [record for record in records if record.adapter == name]
         verdicts[name] = judge(record.outcome for record in own)
+        for note in loose_notes(own):
+            _write(reporter, f"{name}: {note}", None)
         _write(reporter, sentence(name, own, seed=kit.options.seed, stopped=stopped), verdicts[name])
     run = overall(verdicts.values())
     excused = kit.options.allow_known and run is Verdict.NOT_CONFORMANT
@@ -110,6 +114,25 @@ def close_run(reporter: Any, kit: KitSession, records: Sequence[CaseRecord], exi
         _write(reporter, "exit 0: every failure is a known one, and --conformance-allow-known was given", run)
         return 0
     return exitstatus if exitstatus == pytest.ExitCode.TESTS_FAILED else run.exit_code
+
+
+def tell_unwritten(reporter: Any, lines: Sequence[str]) -> None:
+    """Say which reports could not be written. The closing sentence stays the last line."""
+    for line in lines:
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(f"ERROR: {line}", bold=True, red=True)
+
+
+def loose_notes(records: Sequence[CaseRecord]) -> list[str]:
+    """What a reader must know of snapshots that were compared at the loose tier: they are another device's."""
+    loose = [record for record in records if record.evidence.get("tier") == "loose"]
+    classes = sorted({str(record.evidence.get("against")) for record in loose})
+    if not loose:
+        return []
+    skipped = sum("uncompared" in record.evidence for record in loose)
+    but = f", {skipped} by lengths and loudness alone" if skipped else ""
+    return [f"{len(loose)} snapshots of {' and '.join(classes)} were compared at the loose tier{but}"]
 
 
 def _write(reporter: Any, line: str, verdict: Verdict | None) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections import Counter, defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,6 +74,23 @@ def test_the_mask_is_heard(adapter: Any) -> None:
     drawn = codes(8, 7)
     unmasked = adapter.module.decode_fixed(drawn, 7)
     assert (adapter.forward(drawn) - unmasked).abs().max() > 0.1
+
+
+def test_the_trace_is_what_the_packages_processor_cuts() -> None:
+    processor: Any = importlib.import_module("vllm_omni.model_executor.stage_input_processors.mimo_audio")
+    extra = {"codec_chunk_frames": 30, "codec_left_context_frames": 40}  # in talker steps of 4 frames
+    sizes = Counter[int]()
+    for frames in (76, 200, 500, 1124):
+        request, connector = SimpleNamespace(external_req_id="one"), SimpleNamespace(config={"extra": extra})
+        manager = SimpleNamespace(connector=connector, code_prompt_token_ids=defaultdict(list))
+        for step in range(frames // 4):
+            output = {"codes": {"audio": torch.ones(1, 1, 8, 4, dtype=torch.long)}}
+            chunk = processor.llm2code2wav_async_chunk(manager, output, request, is_finished=step == frames // 4 - 1)
+            if chunk is not None:
+                sizes[chunk.codes.audio.numel() // 9] += 1  # 8 code rows and one of padding
+    trace: Any = load_adapters(["mimo_audio"])[0].spec.trace
+    assert sizes == Counter({call.sizes["frames"]: call.count for call in trace.calls})
+    assert {call.sizes["code_rows"] for call in trace.calls} == {8}
 
 
 def test_a_checkpoint_is_loaded_by_the_models_own_loader(pytester: pytest.Pytester, tmp_path: Path) -> None:

@@ -48,6 +48,27 @@ def test_everything_is_put_back(fails: bool) -> None:
     assert active_device() is None
 
 
+def test_a_device_context_rules_the_same_functions_before_during_and_after() -> None:
+    """Torch remembers these functions; remembered during an emulation, `torch.tensor` would be a stand-in for ever."""
+
+    def made() -> list[str]:
+        functions = (torch.tensor, torch.empty, torch.ones, torch.arange, torch.rand, torch.as_tensor)
+        return [function(1).device.type for function in functions]
+
+    from torch.utils._device import _device_constructors
+
+    _device_constructors.cache_clear()
+    with emulated_cuda():
+        with torch.device("cuda"):
+            assert made() == ["cuda"] * 6
+        with torch.device("meta"):
+            assert made() == ["meta"] * 6
+    with torch.device("meta"):
+        assert made() == ["meta"] * 6
+    with emulated_cuda(), torch.device("cuda"):
+        assert made() == ["cuda"] * 6
+
+
 def test_an_exception_in_a_capture_leaves_no_capture_open() -> None:
     with pytest.raises(KeyError), emulated_cuda(), torch.cuda.graph(torch.cuda.CUDAGraph()):
         raise KeyError

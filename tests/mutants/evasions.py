@@ -95,7 +95,7 @@ MUTANTS = tuple(
                 "https://github.com/vllm-project/vllm/pull/36165",
             ),
             "CG101 CG104 CG201 CG202 CG203 CG204 CG205 CG206 CG207 CG208 CG209 CG210 CG211 CG212 CG214 CG215 CG301 "
-            "CG302 CG305 CG308 CG402 CG404 CG406",
+            "CG302 CG305 CG308 CG402 CG404 CG406 CG801",
         ),
         (with_adapter(ReferenceSpec, AliasesPaddedResults), "CG209 CG301 CG302 CG308"),
         (with_adapter(ReferenceSpec, WrongWhenBothPadded), "CG203 CG205 CG308"),

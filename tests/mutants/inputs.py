@@ -56,7 +56,7 @@ class RoundsToHalf(ReferenceAdapter):
         return results
 
 
-class _ReplaysUnderAutocast(GraphRunner):
+class ReplaysUnderAutocast(GraphRunner):
     def _decide(self, inputs: dict[str, Any]) -> Any:
         decision = super()._decide(inputs)
         if isinstance(decision, Fallback) and decision.detail == "autocast" and self._available:
@@ -96,6 +96,29 @@ class ReplaysEmptyCalls(ReferenceAdapter):
         return super().measure(inputs, device)
 
 
+class _GivesUpOn(GraphRunner):
+    """Tries to capture what it should refuse, and turns its graphs off when that fails."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        codes = kwargs["codes"]
+        if isinstance(codes, torch.Tensor) and self.bad(codes):
+            self.enabled = False
+        return super().__call__(*args, **kwargs)
+
+    def bad(self, codes: torch.Tensor) -> bool:
+        raise NotImplementedError
+
+
+class _GivesUpOnEmptyCalls(_GivesUpOn):
+    def bad(self, codes: torch.Tensor) -> bool:
+        return codes.dim() == 3 and not codes.numel() and codes.shape[1] > 0
+
+
+class _GivesUpOnBadCodes(_GivesUpOn):
+    def bad(self, codes: torch.Tensor) -> bool:
+        return codes.is_floating_point()
+
+
 class TakesZeroForUnknown(RaggedAdapter):
     """`length or frames`: a row of no frames comes back full. https://github.com/vllm-project/vllm/pull/49302"""
 
@@ -105,8 +128,18 @@ class TakesZeroForUnknown(RaggedAdapter):
         return super().unload(outputs, {**inputs, "lengths": lengths}, actual, bucket)
 
 
+gives_up_on_empty_calls = with_runner(
+    _GivesUpOnEmptyCalls,
+    "GivesUpOnEmptyCalls",
+    "One empty call turns graphs off for good. https://github.com/vllm-project/vllm/pull/49302",
+)
+gives_up_on_bad_codes = with_runner(
+    _GivesUpOnBadCodes,
+    "GivesUpOnBadCodes",
+    "One bad call turns graphs off for good. https://github.com/sgl-project/sglang-omni/issues/1018",
+)
 replays_under_autocast = with_runner(
-    _ReplaysUnderAutocast,
+    ReplaysUnderAutocast,
     "ReplaysUnderAutocast",
     "Nobody asks whether autocast is on. https://github.com/vllm-project/vllm-omni/pull/4341",
 )
@@ -122,5 +155,7 @@ MUTANTS = tuple(
         (with_adapter(ReferenceSpec, CopiesFromStorageStart), "CG212"),
         (with_adapter(ReferenceSpec, ReplaysEmptyCalls), "CG213"),
         (with_adapter(RaggedSpec, TakesZeroForUnknown), "CG213"),
+        (gives_up_on_empty_calls, "CG213"),
+        (gives_up_on_bad_codes, "CG405"),
     )
 )

@@ -15,12 +15,17 @@ from tests.mutants import (
     policy,
     rfc,
     sequences,
+    slots,
+    snapshots,
+    speed,
     statistics,
     threads,
 )
 from tests.mutants.addresses import MemoSpec, StatefulSpec
 from tests.mutants.base import Mutant, RaggedSpec, ReferenceSpec
 from tests.mutants.lengths import NoisySpec
+from tests.mutants.slots import SlottedSpec
+from tests.mutants.snapshots import KeptSpec
 
 MUTANTS: tuple[Mutant, ...] = (
     *rfc.MUTANTS,
@@ -35,6 +40,17 @@ MUTANTS: tuple[Mutant, ...] = (
     *ownership.MUTANTS,
     *addresses.MUTANTS,
     *sequences.MUTANTS,
+    *slots.MUTANTS,
     *policy.MUTANTS,
+    *snapshots.MUTANTS,
+    *speed.MUTANTS,
 )
-CORRECT: tuple[type[AdapterSpec], ...] = (ReferenceSpec, RaggedSpec, NoisySpec, StatefulSpec, MemoSpec)
+CORRECT: tuple[type[AdapterSpec], ...] = (
+    ReferenceSpec,
+    RaggedSpec,
+    NoisySpec,
+    StatefulSpec,
+    SlottedSpec,
+    MemoSpec,
+    KeptSpec,
+)

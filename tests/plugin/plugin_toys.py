@@ -12,6 +12,7 @@ TOY_KIT = '''
 import contextlib
 import pathlib
 import sys
+import time
 import types
 
 import conformance.session
@@ -71,6 +72,10 @@ def exact(subject, frames):
         raise Inconclusive("eager varies by itself")
     if behave == "mute":
         return None
+    if behave == "picture":
+        return {"max_error": 0.5, "waveform": {"found": [0.1] * 400}}
+    if behave == "slow":
+        time.sleep(2)
     return {"replays": 1}
 
 

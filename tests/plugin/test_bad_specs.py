@@ -22,6 +22,10 @@ CHANGED = (
     "import dataclasses; from conformance.capabilities import not_implemented, unsupported; "
     "capabilities = dataclasses.replace(Reference.capabilities, {})"
 )
+STATEFUL = (
+    "import dataclasses; from conformance.capabilities import supported; "
+    "capabilities = dataclasses.replace(Reference.capabilities, state=supported()); slots_input = 'slots'"
+)
 
 
 def refusal(pytester: pytest.Pytester, source: str, *arguments: str) -> str:
@@ -65,6 +69,9 @@ def refusal(pytester: pytest.Pytester, source: str, *arguments: str) -> str:
         (CHANGED.format('state=unsupported(" ")'), "capability 'state' is unsupported and says no reason"),
         (CHANGED.format('state=not_implemented("soon")'), "capability 'state' is planned; give its issue's URL"),
         (CHANGED.format("state=True"), "capability 'state' must be supported(), unsupported(reason) or"),
+        ('slots_input = "slots"', "`slots_input` is 'slots', and state is not claimed"),
+        (STATEFUL, "names `slots_input` and defines no `reset_slots`"),
+        (f"{STATEFUL}; reset_slots = print", "`slots_input` must be one of the inputs ['codes'], found 'slots'"),
         ("min_hit_rate = 2.0", "min_hit_rate must lie in 0..1, found 2.0"),
         ("import sys; sys.exit(3)", "does not import: SystemExit: 3"),
         ("raise ValueError('no weights')", "does not import: ValueError: no weights"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +16,15 @@ from conformance.outcome import CaseRecord, Outcome
 from conformance.report.compare import Change, compare, lines
 from conformance.report.document import (
     SCHEMA,
-    ReportError,
     RunReport,
     SubjectReport,
     from_document,
     make_report,
     read_report,
-    require_writable,
     to_document,
     write_report,
 )
+from conformance.report.files import ReportError, require_writable
 
 PASS, FAIL, NA, XFAIL = Outcome.PASS, Outcome.FAIL, Outcome.NOT_APPLICABLE, Outcome.XFAIL
 
@@ -168,3 +168,11 @@ def test_where_a_report_cannot_be_written_is_known_before_the_run(tmp_path: Path
 def test_a_document_keeps_what_a_later_reader_needs() -> None:
     made = report(replace(record("CG201-x", PASS), machine="emulated CUDA", torch="2.13.0"))
     assert from_document(to_document(made), "here").subjects[0].cases[0].machine == "emulated CUDA"
+
+
+def test_a_checkout_that_is_not_installed_reports_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> str:
+        raise importlib.metadata.PackageNotFoundError("audiograph")
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert report(record("CG201-x", PASS)).kit == "not installed"

@@ -127,4 +127,4 @@ def test_a_run_from_a_subfolder_keeps_the_ids(
     monkeypatch.chdir(below)
     result = run_toy("--adapter=../toy_adapter.py", "--junitxml=out.xml")
     assert last_line(result) == CONFORMANT
-    assert 'name="toy.CG201-exact-bucket[b1-f8]"' in (below / "out.xml").read_text()
+    assert 'classname="conformance.toy" name="CG201-exact-bucket[b1-f8]"' in (below / "out.xml").read_text()

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from conformance import cli
 from conformance.planner import PlanError, coverage, plan_buckets, powers_of_two
 from conformance.traces import Trace, TracedCall
 from runner import EXACT, PADDED
@@ -100,3 +101,25 @@ def test_bad_requests_are_one_line() -> None:
         plan_buckets(trace((1, 4, 1)), 0, AXES, "frames")
     with pytest.raises(PlanError, match="no axis 'samples'; the axes are batch, frames"):
         plan_buckets(trace((1, 4, 1)), 1, AXES, "samples")
+
+
+def test_the_command_sets_the_plan_beside_powers_of_two_and_what_is_served(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["buckets", "reference", "--graphs", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "planned" in said
+    assert "powers of two" in said
+    assert "hit rate 100.0%" in said.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["reference", "--graphs", "0"], "--graphs must be at least 1"),
+        (["reference", "--graphs", "2", "--axis", "time"], "no axis 'time'"),
+        (["reference", "--graphs", "2", "--memory", "8"], "--memory goes with --mib-per-element"),
+        (["referense", "--graphs", "2"], "did you mean reference"),
+    ],
+)
+def test_a_wrong_request_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["buckets", *arguments]) == cli.USAGE_ERROR
+    assert words in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import xml.etree.ElementTree as ElementTree
 
@@ -155,31 +154,19 @@ def test_a_stopped_run_says_how_much_it_ran(spec: WriteSpec, run_toy: RunToy) ->
     assert last_line(result).startswith("toy: NOT CONFORMANT in the 1 of 3 cases run — 0 passed, 1 failed;")
 
 
-def test_junit_shows_the_reason_of_what_did_not_run_and_the_record(
-    toy_kit: pytest.Pytester, spec: WriteSpec, run_toy: RunToy
-) -> None:
+def test_junit_shows_the_reason_of_what_did_not_run(toy_kit: pytest.Pytester, spec: WriteSpec, run_toy: RunToy) -> None:
     token = spec(body='behave = {8: "fail", 80: "open"}\nsingle = True')
     for distributed in ((), ("-n", "2")):
         run_toy(f"--adapter={token}", "--junitxml=out.xml", *distributed)
         cases = {case.get("name"): case for case in ElementTree.parse(toy_kit.path / "out.xml").iter("testcase")}
-        assert set(cases) == {
-            "toy.CG201-exact-bucket[b1-f8]",
-            "toy.CG201-exact-bucket[b1-f80]",
-            "toy.CG204-batch[b1-f3]",
-        }
-        skipped = cases["toy.CG204-batch[b1-f3]"].find("skipped")
-        assert skipped is not None
-        assert skipped.get("message") == "no batch axis"
-        open_case = cases["toy.CG201-exact-bucket[b1-f80]"].find("skipped")
-        assert open_case is not None
-        assert open_case.get("message") == "eager varies by itself"
-        failure = cases["toy.CG201-exact-bucket[b1-f8]"].find("failure")
-        assert failure is not None
-        assert failure.get("message") == "wrong from sample 0"
-        [stored] = cases["toy.CG201-exact-bucket[b1-f8]"].iter("property")
-        record = json.loads(stored.get("value") or "")
-        assert record["evidence"] == {"sample": 0}
-        assert (record["adapter"], record["check"], record["case"]) == ("toy", "CG201-exact-bucket", "b1-f8")
+        for name, end, message in (
+            ("CG204-batch[b1-f3]", "skipped", "no batch axis"),
+            ("CG201-exact-bucket[b1-f80]", "skipped", "eager varies by itself"),
+            ("CG201-exact-bucket[b1-f8]", "failure", "wrong from sample 0"),
+        ):
+            found = cases[name].find(end)
+            assert found is not None
+            assert found.get("message") == message
 
 
 def test_a_worker_that_dies_makes_its_case_an_error(spec: WriteSpec, run_toy: RunToy) -> None:

@@ -52,6 +52,11 @@ def test_calls_written_out_add_to_those_derived(tmp_path: Path) -> None:
     assert TracedCall({"frames": 4}, 6) in trace.calls
 
 
+def test_a_written_size_may_be_0_for_an_input_that_the_call_has_nothing_for(tmp_path: Path) -> None:
+    trace = load_trace(write(tmp_path, CALL.replace("frames = 7", "frames = 7, cached = 0")))
+    assert [call.sizes["cached"] for call in trace.calls] == [0]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 
-from conformance.outcome import CaseRecord, Outcome, case_id, record_among
+from conformance.outcome import CaseRecord, Outcome, case_id, record_of
 from conformance.verdict import Verdict, judge, overall, overall_sentence, sentence, worse
 
 PASS, FAIL, ERROR = Outcome.PASS, Outcome.FAIL, Outcome.ERROR
@@ -90,8 +91,8 @@ def test_a_case_that_reports_twice_counts_at_its_worst(later: Outcome) -> None:
 
 def test_a_record_survives_the_way_through_a_report() -> None:
     original = CaseRecord("a", "CG203-padded", "title", "b1-f5", FAIL, "found", "likely", "cure", {"worst": [0.5, 3]})
-    assert record_among([("other", 1), ("conformance", original.to_json())]) == original
-    assert record_among([("other", 1)]) is None
+    assert record_of(SimpleNamespace(conformance_record=original.to_json())) == original
+    assert record_of(SimpleNamespace()) is None
 
 
 def test_ids() -> None:

@@ -53,6 +53,11 @@ def test_the_wheel_holds_two_packages_and_the_adapters_as_data(wheel: Path) -> N
     assert tops == {"conformance", "runner"}
     assert "conformance/_adapters/reference/spec.py" in names
     assert "conformance/suite/test_conformance.py" in names
+    assert "conformance/_adapters/reference/snapshots/structure.ambr" in names
+    assert "conformance/_adapters/reference/snapshots/emulated/b1-f8.safetensors" in names
+    assert {"schema.json", "templates/report.html.j2", "templates/report.css"} <= {
+        name.removeprefix("conformance/report/") for name in names
+    }
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 
@@ -70,12 +75,29 @@ def test_it_runs_beside_an_authors_own_adapters_and_tests(python: Path, tmp_path
     )
     before = sorted(tmp_path.rglob("*.py"))
     result = run(
-        python, "-m", "pytest", "--adapter=reference", "--graph-device=emulated", "-p", "no:cacheprovider", cwd=tmp_path
+        *(python, "-m", "pytest", "--adapter=reference", "--graph-device=emulated", "-p", "no:cacheprovider"),
+        "--conformance-html=report.html",
+        cwd=tmp_path,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.splitlines()[-1].startswith("reference: CONFORMANT — ")
+    assert "27 snapshots passed." in result.stdout
     assert str(ROOT) not in result.stdout
+    assert "<h1>" in (tmp_path / "report.html").read_text()
     assert sorted(tmp_path.rglob("*.py")) == before
+
+
+def test_a_third_partys_snapshots_are_kept_beside_its_file_and_not_in_the_package(python: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "adapters" / "reference", tmp_path / "mine", ignore=shutil.ignore_patterns("snapshots"))
+    [package] = (python.parents[1] / "lib").glob("python*/site-packages/conformance")
+    before = {path: path.stat().st_mtime_ns for path in package.rglob("*") if path.suffix != ".pyc"}
+    command = (python, "-m", "pytest", "--adapter=mine/spec.py", "--graph-device=emulated", "-p", "no:cacheprovider")
+    result = run(*command, "-k", "CG902 or CG903", "--snapshot-update", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    written = tmp_path / "mine" / "snapshots" / "reference"
+    assert len(list((written / "emulated").iterdir())) == 11
+    assert (written / "structure.ambr").exists()
+    assert {path: path.stat().st_mtime_ns for path in package.rglob("*") if path.suffix != ".pyc"} == before
 
 
 def test_the_command_lists_the_adapters_that_travelled_with_it(python: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from conformance.registry import spec_of
 from conformance.subject import open_subject
 from conformance.wrapped import WrapperSpec
 from runner import GraphConfig, GraphRunner
+from tests.mutants.addresses import StatefulSpec
 
 Reference: Any = type(spec_of("reference"))
 
@@ -102,4 +103,17 @@ def test_a_broken_capture_costs_the_process_its_shared_pool_once(vllm_platform: 
         torch.cuda.set_stream(torch.cuda.default_stream())
         subject.settle()
         assert shared_pool.shared_pool() != pool
+        subject.close()
+
+
+def test_measuring_noise_leaves_a_streams_state_alone() -> None:
+    with open_device("emulated") as machine:
+        subject = open_subject(StatefulSpec(), machine, 0, None)
+        sizes = subject.spec.buckets[0]
+        subject.fresh_start()
+        subject.proceed(subject.draw(sizes, "a step"))
+        before = {name: tensor.clone() for name, tensor in subject.state.items()}
+        assert subject.noise is not None
+        assert all(torch.equal(tensor, before[name]) for name, tensor in subject.state.items())
+        assert any(not torch.equal(tensor, start) for tensor, start in subject._start)
         subject.close()

@@ -2,7 +2,7 @@
 
 import torch
 
-from runner import PADDED, CapturedMinusPadding, GraphAdapter, InputSpec, OutputSpec, PerRowLengths
+from runner import EXACT, PADDED, CapturedMinusPadding, GraphAdapter, InputSpec, OutputSpec, PerRowLengths
 
 N_VQ, HOP = 4, 6
 
@@ -58,3 +58,16 @@ class CountedRowsAdapter(CodecAdapter):
 
 def codes(batch, frames, device="cuda", seed=0):
     return torch.randint(1, 32, (batch, N_VQ, frames), generator=torch.Generator().manual_seed(seed)).to(device)
+
+
+class NoisyStreamAdapter(CodecAdapter):
+    """Adds noise drawn on the device, and overwrites the first samples with those that the last chunk ended with."""
+
+    inputs = (*CodecAdapter.inputs, InputSpec("last", torch.float32, ("batch", 1, "cached")))
+    axes = {"batch": EXACT, "frames": EXACT, "cached": EXACT}  # noqa: RUF012
+
+    def forward(self, codes, last):
+        wav = super().forward(codes)
+        wav = wav + torch.randn_like(wav)
+        wav[..., : last.shape[-1]] = last
+        return wav

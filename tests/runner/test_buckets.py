@@ -42,6 +42,16 @@ def test_an_exact_axis_must_be_equal_and_a_padded_one_may_be_smaller():
     assert exact.lookup({"batch": 4, "frames": 7}) is None
 
 
+def test_an_exact_axis_may_be_empty_and_a_padded_one_may_not():
+    axes = {"frames": PADDED, "cached": EXACT}
+    found = table((8, 0), (8, 32), axes=axes)
+    assert str(found.lookup({"frames": 5, "cached": 0})) == "f8-c0"
+    assert str(found.lookup({"frames": 5, "cached": 32})) == "f8-c32"
+    assert found.lookup({"frames": 5, "cached": 1}) is None
+    with pytest.raises(AdapterError, match="must be a positive int, found 0"):
+        table((0, 32), axes=axes)
+
+
 def test_lookup_agrees_with_a_search_of_every_bucket():
     rng = random.Random(0)
     many = table(*{(rng.randint(1, 8), rng.randint(1, 64)) for _ in range(64)})

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 import torch
-from codecs_for_tests import HOP, N_VQ, CodecAdapter, CountedRowsAdapter, RowsAdapter, codes
+from codecs_for_tests import HOP, N_VQ, CodecAdapter, CountedRowsAdapter, NoisyStreamAdapter, RowsAdapter, codes
 
 from runner import EXACT, AdapterError, GraphConfig, GraphRunner
 
@@ -53,7 +53,40 @@ def raise_error(error):
     return make
 
 
+# Warm-up
+
+
+def test_warm_up_leaves_the_random_numbers_of_host_and_device_as_they_were(cuda):
+    def drawn():
+        return torch.rand(1).item(), torch.rand(1, device=cuda).item()
+
+    buckets = [{"batch": 1, "frames": 8, "cached": 0}]
+    torch.manual_seed(0)
+    expected = drawn()
+    for adapter in (NoisyStreamAdapter(cuda), HostNoiseAdapter(cuda)):
+        torch.manual_seed(0)
+        assert len(warm(adapter, cuda, buckets).captured) == 1
+        assert drawn() == expected
+
+
+class HostNoiseAdapter(NoisyStreamAdapter):
+    def forward(self, codes, last):
+        torch.rand(1)
+        return super().forward(codes, last)
+
+
 # Replay
+
+
+@pytest.mark.parametrize("cached", [0, 4])
+def test_an_exact_input_may_be_empty_and_still_replays(cuda, cached):
+    runner = warm(NoisyStreamAdapter(cuda), cuda, [{"batch": 1, "frames": 8, "cached": size} for size in (0, 4)])
+    inputs = codes(1, 8), torch.ones(1, 1, cached, device=cuda)
+    torch.manual_seed(0)
+    found = runner(*inputs)
+    torch.manual_seed(0)
+    assert torch.equal(found, runner._adapter.forward(*inputs))
+    assert runner.statistics.hits_per_bucket == {f"b1-f8-c{cached}": 1}
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 4])

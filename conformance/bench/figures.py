@@ -1,0 +1,25 @@
+"""Medians and quartiles."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Quartiles:
+    q1: float
+    median: float
+    q3: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Quartiles:
+        if len(values) < 2:
+            return cls(values[0], values[0], values[0])
+        return cls(*statistics.quantiles(values, n=4, method="inclusive"))
+
+    @property
+    def spread(self) -> float:
+        """The distance of the quartiles, as a part of the median."""
+        return (self.q3 - self.q1) / self.median if self.median else 0.0

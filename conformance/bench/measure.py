@@ -1,0 +1,169 @@
+"""Eager and graphed calls of one size, timed in turn, so that a change of the machine's load meets both alike.
+
+Eager goes first in every other round: eager, graphed, graphed, eager. Each time begins and ends with the device idle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from conformance.bench.figures import Quartiles
+from conformance.bench.timer import PlainTimer
+from conformance.instruments.footprint import allocated
+from conformance.observe import Seen
+from conformance.subject import Inputs, Subject
+
+WARM = 3  # calls before any that counts, of each kind
+
+
+@dataclass
+class Times:
+    """Seconds of the calls of each round. `full` is eager at the size of the bucket, where a call is padded."""
+
+    eager: list[float] = field(default_factory=list)
+    graphed: list[float] = field(default_factory=list)
+    full: list[float] = field(default_factory=list)
+
+    @property
+    def speedups(self) -> list[float]:
+        """Eager ÷ graphed, round by round."""
+        return [eager / graphed for eager, graphed in zip(self.eager, self.graphed, strict=True)]
+
+    @property
+    def costs(self) -> list[float]:
+        """Graphed ÷ eager, round by round."""
+        return [graphed / eager for eager, graphed in zip(self.eager, self.graphed, strict=True)]
+
+    @property
+    def costs_at_bucket(self) -> list[float]:
+        """Graphed ÷ eager of the same work: the bucket's, where a call is padded."""
+        return [graphed / eager for eager, graphed in zip(self.full or self.eager, self.graphed, strict=True)]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the rounds showed, beside their times."""
+
+    times: Times
+    seen: Seen
+    calls: int  # graphed calls
+    grown: int  # bytes of live tensors after the rounds, less those before
+
+
+class Rounds:
+    """The calls of `subject` at one size, round after round."""
+
+    def __init__(self, subject: Subject, inputs: Inputs, full: Inputs | None) -> None:
+        self._subject, self._inputs, self._full = subject, inputs, full
+        self.times = Times()
+        self._eager_first = True
+
+    def before(self) -> None:
+        if self._eager_first:
+            self.times.eager.append(self._eager(self._inputs))
+        self._subject.fresh_start()
+        torch.cuda.synchronize()
+
+    def graphed(self) -> None:
+        start = time.perf_counter()
+        self._subject.raw(self._inputs)
+        torch.cuda.synchronize()
+        self.times.graphed.append(time.perf_counter() - start)
+
+    def after(self) -> None:
+        if not self._eager_first:
+            self.times.eager.append(self._eager(self._inputs))
+        if self._full is not None:
+            self.times.full.append(self._eager(self._full))
+        self._eager_first = not self._eager_first
+
+    def _eager(self, inputs: Inputs) -> float:
+        self._subject.fresh_start()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        self._subject.eager_as_served(inputs)
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+
+def measure(
+    subject: Subject, inputs: Inputs, full: Inputs | None, timer: PlainTimer, doubtful: Callable[[Times], bool]
+) -> Measured:
+    """Time the rounds that `timer` asks for, and thrice as many again, at most twice, while the times are `doubtful`.
+
+    The counting of module calls is off meanwhile: it costs eager calls time, and replays none.
+    """
+    rounds = Rounds(subject, inputs, full)
+    with subject.observe() as seen, subject.without_module_counts(), _no_garbage_collection():
+        for _ in range(WARM):
+            _one(rounds)
+        each = sum(kind[-1] for kind in (rounds.times.eager, rounds.times.graphed, rounds.times.full) if kind)
+        rounds.times = Times()
+        before = allocated()
+        many = timer.rounds(each)
+        timer.run(rounds.before, rounds.graphed, rounds.after, many)
+        for _ in range(2):
+            if doubtful(rounds.times):
+                timer.run(rounds.before, rounds.graphed, rounds.after, 3 * many)
+        grown = allocated() - before
+    return Measured(rounds.times, seen, WARM + len(rounds.times.graphed), grown)
+
+
+def _one(rounds: Rounds) -> None:
+    rounds.before()
+    rounds.graphed()
+    rounds.after()
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _CountedCalls(TorchDispatchMode):
+    """How many operators are called from Python or from torch's composite ones."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: int = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def operator_calls(call: Callable[[], Any]) -> int:
+    """How many operators `call` dispatches. A replay dispatches none."""
+    counted = _CountedCalls()
+    with counted:
+        call()
+    return counted.calls
+
+
+def describe_times(times: Times) -> dict[str, Any]:
+    """The figures of the rounds, in seconds; `costs` holds graphed ÷ eager of each round."""
+    eager, graphed, speedup = Quartiles.of(times.eager), Quartiles.of(times.graphed), Quartiles.of(times.speedups)
+    return {
+        "eager_median": eager.median,
+        "eager_q1": eager.q1,
+        "eager_q3": eager.q3,
+        "median": graphed.median,
+        "ratio": round(speedup.median, 4),
+        "ratio_q1": round(speedup.q1, 4),
+        "ratio_q3": round(speedup.q3, 4),
+        "rounds": len(times.graphed),
+    }

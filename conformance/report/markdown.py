@@ -1,0 +1,125 @@
+"""A run as Markdown: GitHub's step summary, which shows at most 1 MiB and cannot draw."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from conformance.handbook import FAMILIES
+from conformance.outcome import CaseRecord
+from conformance.report.document import RunReport
+from conformance.report.files import write_whole
+from conformance.report.summary import Cause, Cell, State, causes, cell_of, checks_of, family_of, headline, one_line
+from conformance.verdict import Verdict
+
+LIMIT = 1024 * 1024  # bytes of a step summary; GitHub shows none of a longer one
+_NOTE_BYTES = 400
+_ALIKE = 20  # further cases of one cause that are told in full
+
+_MARKS = {
+    State.FAIL: "❌",
+    State.ERROR: "💥",
+    State.XPASS: "❗",
+    State.KNOWN: "⚠️",
+    State.OPEN: "❔",
+    State.PASS: "✅",
+    State.APART: "➖",
+    State.NOT_RUN: "",
+}
+
+
+def markdown(report: RunReport, limit: int = LIMIT) -> str:
+    """The summary, of at most `limit` bytes: failures that do not fit are counted at its end."""
+    mark = {Verdict.CONFORMANT: "✅", Verdict.NOT_CONFORMANT: "❌", Verdict.INCONCLUSIVE: "❔"}[report.verdict]
+    sentences = (f"- {escaped(subject.sentence)}" for subject in report.subjects)
+    head = [f"## {mark} {report.verdict.value}", "", escaped(headline(report)), "", *sentences, "", *_table(report), ""]
+    text = "\n".join(head)
+    size, left_out = len(text.encode()), 0
+    parts = [text]
+    for block in map(_block, causes(report)):
+        size += len(block.encode())
+        if size + _NOTE_BYTES > limit:
+            left_out += 1
+        else:
+            parts.append(block)
+    if left_out:
+        parts.append(
+            f"\n**{left_out} more causes of failures are left out**: GitHub shows at most {limit} bytes of a summary. "
+            "The JSON report holds all.\n"
+        )
+    return "".join(parts)
+
+
+def write_markdown(report: RunReport, path: Path) -> None:
+    write_whole(path, markdown(report))
+
+
+def _table(report: RunReport) -> Iterator[str]:
+    """Subjects × families of checks."""
+    families = list(dict.fromkeys(map(family_of, checks_of(report))))
+    if not families:
+        return
+    yield "| subject | " + " | ".join(f"{family}<br>{FAMILIES.get(family, '')}" for family in families) + " |"
+    yield "|---|" + "---|" * len(families)
+    for subject in report.subjects:
+        cells = [
+            cell_of([record for record in subject.cases if family_of(record.check) == family]) for family in families
+        ]
+        yield f"| {code(subject.name, table=True)} | " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _cell(cell: Cell) -> str:
+    if cell.state in (State.APART, State.NOT_RUN):
+        return _MARKS[cell.state] + (" n.a." if cell.state is State.APART else "")
+    return f"{_MARKS[cell.state]} {cell.passed}/{cell.judged}"
+
+
+def _block(cause: Cause) -> str:
+    """One cause: its telling case in full, and further ones folded away."""
+    shown = cause.shown
+    lines = ["", f"### {_MARKS[_state(shown)]} {code(shown.id)}", "", *_rows(shown)]
+    if cause.others:
+        count = len(cause.others)
+        checks = ", ".join(dict.fromkeys(record.code for record in cause.others))
+        lines += ["", f"<details><summary>{count} more failing for the same cause, in {checks}</summary>", ""]
+        for record in cause.others[:_ALIKE]:
+            lines += ["", f"**{code(record.id)}**", "", *_rows(record)]
+        if count > _ALIKE:
+            lines += ["", f"and {count - _ALIKE} more, in the JSON report"]
+        lines += ["", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def _state(record: CaseRecord) -> State:
+    return cell_of([record]).state
+
+
+def _rows(record: CaseRecord) -> Iterator[str]:
+    told = {"promise": record.title, "found": record.message, "likely": record.likely, "cure": record.cure}
+    for label, value in told.items():
+        if value:
+            yield f"- **{label}** {escaped(value)}"
+    if record.repeat:
+        fence = "`" * max(3, _longest_ticks(record.repeat) + 1)
+        yield from ("", f"{fence}sh", one_line(record.repeat), fence)
+
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
+
+
+def escaped(text: str) -> str:
+    """`text` as words of a paragraph, a list or a table: no markup, no HTML, no formula, no line break of its own."""
+    return html.escape(_SPECIAL.sub(r"\\\1", one_line(text)), quote=False)
+
+
+def code(text: str, *, table: bool = False) -> str:
+    """`text` as code, which GitHub shows as it is, but for the bar that would end a table's cell."""
+    ticks = "`" * (_longest_ticks(text) + 1)
+    room = " " if len(ticks) > 1 else ""
+    return f"{ticks}{room}{one_line(text).replace('|', chr(92) + '|') if table else one_line(text)}{room}{ticks}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
