@@ -68,6 +68,7 @@ class ConformanceRun:
                 checkpoint=_checkpoint(config.getoption("conformance_checkpoint"), adapters),
                 allow_known=config.getoption("conformance_allow_known"),
                 speed=_speed(config),
+                graph_config=tuple(config.getoption("conformance_graph_config")),
                 update_snapshots=any(config.getoption(option, False) for option in UPDATES),
             )
             kit = KitSession(options, adapters)

@@ -38,6 +38,7 @@ from conformance.catalogue import (
     decide,
     load_catalogue,
 )
+from conformance.configuration import configure, parse
 from conformance.errors import ConformanceError, SpecError
 from conformance.expectations import Expectation, expectations_file, load_expectations
 from conformance.outcome import CaseRecord, Outcome, case_id
@@ -75,6 +76,7 @@ class Options:
     allow_known: bool = False
     update_snapshots: bool = False
     speed: Speed = Speed.WITHOUT
+    graph_config: tuple[str, ...] = ()  # KEY=VALUE
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ class KitSession:
         self.adapters = adapters
         self.timer: PlainTimer | None = None  # of the case at hand; a plain one where there is none
         self.store: SnapshotStore | None = None  # of the case at hand; the adapter's files where there is none
+        given = parse(options.graph_config)
         for adapter in adapters:
+            configure(adapter.spec, given)
             adapter.spec.snapshot_terms = SnapshotTerms(
                 options.update_snapshots, options.seed, options.checkpoint is not None
             )
@@ -202,6 +206,7 @@ class KitSession:
             words.append("--benchmark-only")
         if self.options.checkpoint is not None:
             words.append(f"--adapter-checkpoint={self.options.checkpoint}")
+        words += [f"--graph-config={given}" for given in self.options.graph_config]
         return " ".join(f'"{word}"' if word == case.name else shlex.quote(word) for word in words)
 
     def run(self, case: SuiteCase) -> CaseRecord:

@@ -21,6 +21,7 @@ from conformance.activity import doing
 from conformance.bench.timer import PlainTimer
 from conformance.catalogue import Machine
 from conformance.compare import QUIETEST
+from conformance.configuration import layered
 from conformance.errors import ConformanceError
 from conformance.noise import Noise, measure_noise
 from conformance.observe import Observer, Seen
@@ -55,7 +56,7 @@ class Subject:
         self._start = self._now()
         self.snapshots: SnapshotStore = FileStore(snapshot_folder(spec))
         self.timer = PlainTimer()
-        self._runner = spec.make_runner(self.adapter, self.device)
+        self._runner = self._make_runner(self.adapter)
         self._noise: Noise | None = None
         self._structure: TreeSpec | None = None
         self._observer = Observer()
@@ -73,7 +74,7 @@ class Subject:
         """Stand on another adapter of the same spec and a runner of its own, with nothing measured yet."""
         self.adapter = adapter
         self._start = self._now()
-        self._runner = self.spec.make_runner(adapter, self.device)
+        self._runner = self._make_runner(adapter)
         self._noise, self._structure = None, None
 
     def measured(self, noise: Noise) -> None:
@@ -141,10 +142,26 @@ class Subject:
         return seen.module_calls
 
     def warmup(self) -> Seen:
-        """Capture. Returns what was observed meanwhile."""
+        """Capture; a runner that captures lazily gets its first call at each bucket. Returns what was observed."""
         with self.observe() as seen:
             self._runner.warmup()
+            if self.spec.lazy and self._runner.enabled:
+                self._call_each_bucket()
         return seen
+
+    def _call_each_bucket(self) -> None:
+        """First calls, whose effects on state and random numbers are undone: they are the kit's, and no request's."""
+        kept = self._now()
+        with torch.random.fork_rng([self.device]):
+            for bucket in reversed(self.table.buckets):
+                self.fresh_start()
+                self._runner(**self.draw(bucket, "first call"))
+        for tensor, before in kept:
+            tensor.copy_(before)
+
+    def _make_runner(self, adapter: GraphAdapter, switches: GraphConfig | None = None, pool: Any = None) -> GraphRunner:
+        config = layered(self.spec.config, switches, pool)
+        return self.spec.make_runner(adapter, self.device, config, pool)
 
     def __call__(self, inputs: Inputs) -> Outputs:
         """The graphed call, as the caller would have it."""
@@ -180,6 +197,15 @@ class Subject:
         with torch.no_grad():
             result = self.adapter.forward(*(inputs[spec.name] for spec in self.adapter.device_inputs()))
         named, self._structure = self.adapter.named_outputs(result)
+        return {spec.name: self._rows(spec, named[spec.name]) for spec in self.adapter.outputs}
+
+    def eager_compiled(self, inputs: Inputs) -> Outputs:
+        """What torch.compile makes of the module, on `inputs` as they are and without a graph."""
+        self.fresh_start()
+        forward = torch._dynamo.config.patch(recompile_limit=256)(torch.compile(self.adapter.forward, dynamic=False))
+        with torch.no_grad():
+            result = forward(*(inputs[spec.name] for spec in self.adapter.device_inputs()))
+        named, _ = self.adapter.named_outputs(result)
         return {spec.name: self._rows(spec, named[spec.name]) for spec in self.adapter.outputs}
 
     def _rows(self, spec: OutputSpec, output: torch.Tensor) -> Rows:
@@ -255,6 +281,11 @@ class Subject:
     def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
         return self.table.lookup(sizes)
 
+    def is_left_out(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the memory limit left out the bucket that would hold a call of `sizes`."""
+        out = self.spec.left_out
+        return bool(out) and BucketTable(out, self.adapter.axes).lookup(sizes) is not None
+
     def padded_frames(self, sizes: Mapping[str, int]) -> int | None:
         """By how many frames its bucket pads a call of `sizes`; None where no bucket holds it, or it has no frames."""
         bucket, axis = self.bucket_for(sizes), self.time_axis
@@ -288,9 +319,9 @@ class Subject:
         other = copy.copy(self)
         if buckets is not None:
             other.spec = copy.copy(self.spec)
-            other.spec.buckets = tuple(buckets)  # type: ignore[misc]
+            other.spec.buckets, other.spec.left_out = tuple(buckets), ()  # type: ignore[misc]
             other.table = BucketTable(buckets, self.adapter.axes)
-        other._runner = other.spec.make_runner(self.adapter, self.device, config, pool)
+        other._runner = other._make_runner(self.adapter, config, pool)
         try:
             if warm:
                 other.warmup()
@@ -346,6 +377,19 @@ def _refuse_silence(subject: Subject) -> None:
                 )
 
 
+def _refuse_other_limit(subject: Subject) -> None:
+    """Cases are made for `buckets`, so what the memory limit holds must be these, and `left_out` what it does not."""
+    captured = getattr(subject.runner, "captured", ())
+    missing = [bucket.label for bucket in subject.table.buckets if bucket not in captured]
+    surplus = [bucket.label for bucket in captured if bucket not in subject.table.buckets]
+    failed = getattr(subject.runner, "failed", {})
+    if subject.spec.limited and not failed and (missing or surplus):
+        raise SubjectRefused(
+            f"{subject.spec.name}: the memory limit captures {', '.join(map(str, captured))}; expected all of "
+            f"`buckets` and none of `left_out`: move {', '.join(missing + surplus)}, or change the limit"
+        )
+
+
 def open_subject(spec: AdapterSpec, machine: Machine, seed: int, checkpoint: Path | None) -> Subject:
     """Build the subject on the open device, refuse it if it is silent, and warm it up. Close it when done."""
     subject = Subject(spec, machine, seed, checkpoint)
@@ -353,6 +397,7 @@ def open_subject(spec: AdapterSpec, machine: Machine, seed: int, checkpoint: Pat
         _refuse_silence(subject)
         _ = subject.module_calls_of_eager
         subject.warmup()
+        _refuse_other_limit(subject)
     except BaseException:
         subject.close()
         raise

@@ -115,7 +115,6 @@ class GraphAdapter:
     def measure(self, inputs: Mapping[str, Any], device: torch.device) -> dict[str, int] | str:
         """The call's size of each axis, or one word for what contradicts the declaration."""
         sizes: dict[str, int] = {}
-        fixed: Mapping[Any, int] = self.sizes
         for spec in self.inputs:
             tensor = inputs[spec.name]
             if not isinstance(tensor, Tensor):
@@ -127,7 +126,7 @@ class GraphAdapter:
             if (tensor.device.type != "cpu") if spec.host else (tensor.device != device):
                 return "device"
             for axis, size in zip(spec.axes, tensor.shape, strict=True):
-                if axis not in self.axes and size != fixed.get(axis, axis):
+                if axis not in self.axes and size != self.sizes.get(str(axis), axis):
                     return "fixed_size"
                 if size == 0 and self.axes.get(str(axis)) is not EXACT:
                     return "empty"

@@ -17,7 +17,7 @@ _COUNTERS = {  # name: the snapshot's key, the labels that tell its entries apar
     "computed_elements": ("computed_elements", [], "Elements that replays computed."),
 }
 _GAUGES = {
-    "captured": ("graphs_captured", [], "Graphs that can be replayed."),
+    "captured": ("graphs_captured", [], "Graphs that were captured and not let go of since."),
     "requested": ("graphs_requested", [], "Graphs that were asked for."),
     "capture_bytes": ("capture_bytes", ["bucket"], "Bytes of reserved memory that a bucket's capture took."),
     "capture_seconds": ("capture_seconds", ["bucket"], "Seconds that a bucket's capture took."),

@@ -17,7 +17,6 @@ from runner.errors import AdapterError, ConfigError
 from runner.statistics import Fallback, FallbackReason, GraphStatistics
 
 logger = logging.getLogger(__name__)
-_MOST_SIZES = 4096  # of calls whose plans are kept
 
 
 class GraphRunner:
@@ -113,7 +112,9 @@ class GraphRunner:
         available = [bucket for bucket in self._wanted if bucket in graphs or (lazy and bucket not in self.failed)]
         self._available = BucketTable(available, self._adapter.axes) if available else None
         self._graphs, self.captured = graphs, tuple(b for b in self._requested.buckets if b in graphs)
-        self.statistics.graphs, self.statistics.failed = dict(graphs), self.failed
+        if not self._closed:
+            figures = {bucket.label: (captured.seconds, captured.reserved) for bucket, captured in graphs.items()}
+            self.statistics.captures, self.statistics.failed = figures, self.failed
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The inputs by name, in the order of their declaration."""
@@ -160,7 +161,7 @@ class GraphRunner:
             except Exception:
                 self.statistics.record_miss(None)
                 raise
-            if len(self._plans) < _MOST_SIZES:
+            if len(self._plans) < 4096:  # else sizes that never come again would fill the memory
                 self._plans[key] = plan
             return plan
 
@@ -187,7 +188,7 @@ class GraphRunner:
             self._pool = torch.cuda.graph_pool_handle()
             torch.cuda.empty_cache()
             before = torch.cuda.memory_reserved(self._device)
-            graphs = self._capture_each([*kept, bucket] if bucket else kept)
+            graphs = self._capture_each([b for b in (*kept, bucket) if b and b not in self.failed])
             if bucket in graphs:
                 took[bucket] = torch.cuda.memory_reserved(self._device) - before
                 kept += [bucket] if took[bucket] <= limit else []

@@ -8,7 +8,6 @@ from enum import Enum
 from typing import Any
 
 from runner.buckets import Bucket
-from runner.capture import Captured
 
 
 class FallbackReason(Enum):
@@ -46,7 +45,7 @@ class GraphStatistics:
         self._lock = threading.Lock()
         self.hits_per_bucket, self.fallbacks = Counter[str](), Counter[str]()
         self.replay_errors = self.padded_elements = self.computed_elements = self.graphs_requested = self.evictions = 0
-        self.graphs: Mapping[Bucket, Captured] = {}
+        self.captures: Mapping[str, tuple[float, int]] = {}  # seconds and bytes by label
         self.failed: Mapping[Bucket, str] = {}
 
     def record_hit(self, bucket: Bucket, elements: int) -> None:
@@ -67,10 +66,10 @@ class GraphStatistics:
         """The counters as JSON-ready values; capture seconds of wall time, bytes of reserved memory."""
         with self._lock:
             counts: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in vars(self).items()}
-        _, graphs, failed = [counts.pop(name) for name in ("_lock", "graphs", "failed")]
-        counts["hits"], counts["graphs_captured"] = sum(counts["hits_per_bucket"].values()), len(graphs)
-        counts["capture_seconds"] = {bucket.label: captured.seconds for bucket, captured in graphs.items()}
-        counts["capture_bytes"] = {bucket.label: captured.reserved for bucket, captured in graphs.items()}
+        _, captures, failed = [counts.pop(name) for name in ("_lock", "captures", "failed")]
+        counts["hits"], counts["graphs_captured"] = sum(counts["hits_per_bucket"].values()), len(captures)
+        counts["capture_seconds"] = {label: seconds for label, (seconds, _) in captures.items()}
+        counts["capture_bytes"] = {label: taken for label, (_, taken) in captures.items()}
         counts["capture_failures"] = {bucket.label: text for bucket, text in failed.items()}
         counts["padded_share"] = counts["padded_elements"] / max(counts["computed_elements"], 1)
         return counts | {"calls": counts["hits"] + sum(counts["fallbacks"].values()) + counts["replay_errors"]}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import torch
 from torch import nn
@@ -13,7 +14,9 @@ from torch import nn
 from conformance.registry import bundled_folder, load_file
 from conformance.spec import AdapterSpec
 from conformance.traces import Trace
-from runner import PADDED, AxisMode, GraphAdapter, GraphRunner, InputSpec, OutputSpec, PerRowLengths
+from runner import PADDED, AxisMode, Bucket, GraphAdapter, GraphRunner, InputSpec, OutputSpec, PerRowLengths
+from runner import runner as runner_module
+from runner.capture import Captured, capture
 
 _reference: Any = type(load_file(bundled_folder() / "reference" / "spec.py"))
 ReferenceAdapter: Any = _reference.adapter
@@ -88,6 +91,17 @@ class RaggedSpec(ReferenceSpec):
     def make_inputs(self, adapter: Any, sizes: Mapping[str, int], generator: torch.Generator) -> Any:
         codes = super().make_inputs(adapter, sizes, generator)
         return {**codes, "lengths": torch.full((sizes["batch"],), sizes["frames"])}
+
+
+class CapturingRunner(GraphRunner):
+    """A runner whose captures go through `_capture`, where a subclass puts its mistake."""
+
+    def _capture_each(self, buckets: Any) -> Any:
+        with mock.patch.object(runner_module, "capture", lambda adapter, bucket, *_: self._capture(bucket)):
+            return super()._capture_each(buckets)
+
+    def _capture(self, bucket: Bucket) -> Captured:
+        return capture(self._adapter, bucket, self._config, self._pool, self._side)
 
 
 def with_adapter(base: type[AdapterSpec], adapter: type[GraphAdapter], **attributes: Any) -> type[AdapterSpec]:

@@ -65,11 +65,16 @@ class _SharedDecision(GraphRunner):
         time.sleep(MOMENT)
         return self._decision
 
+    def close(self) -> None:
+        super().close()
+        self._decision = None
+
 
 class _ClosesUnderCalls(GraphRunner):
     def close(self) -> None:
         if os.getpid() == self._pid:
-            self._graphs = {}
+            for captured in self._graphs.values():
+                captured.graph.reset()
             time.sleep(20 * MOMENT)
         super().close()
 
