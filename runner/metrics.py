@@ -24,7 +24,7 @@ _GAUGES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GraphCollector(Collector):
     """`REGISTRY.register(GraphCollector({"code2wav": runner}))`: `vllm:inner_cudagraph_…`, labelled by component."""
 
