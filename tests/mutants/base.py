@@ -121,6 +121,6 @@ def with_runner(
     def make_runner(
         self: AdapterSpec, adapter: GraphAdapter, device: torch.device, config: Any = None, pool: Any = None
     ) -> GraphRunner:
-        return runner(adapter, self.buckets, device=device, config=config, pool=pool)
+        return runner(adapter, (*self.buckets, *self.left_out), device=device, config=config, pool=pool)
 
     return type(name, (base or ReferenceSpec,), {"name": name, "make_runner": make_runner, "__doc__": doc})

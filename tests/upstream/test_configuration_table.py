@@ -14,7 +14,9 @@ READ = re.compile(
     r"""(?:getattr\([^,()]+,|\.get\(|environ\.get\(|getenv\(|_get_int_list_config\()\s*["']([A-Za-z0-9_]+)["']"""
 )
 ABOUT_GRAPHS = re.compile(r"graph|GRAPH|s2mel_(dit|vocoder)_torch_compile|s2mel_vocoder_(capture|compile)")
-INTERNAL = re.compile(r"^_|^max_graphs$|^use_graph$|no_cg$|_mode$|^supports_|^enable_cudagraph$|_graph_safe$|^get_|^cudagraph_stats$|^mtp_graph")
+INTERNAL = re.compile(
+    r"^_|^max_graphs$|^use_graph$|no_cg$|_mode$|^supports_|^enable_cudagraph$|_graph_safe$|^get_|^cudagraph_stats$|^mtp_graph"
+)
 MARKED = re.compile(r"`([A-Za-z0-9_]+)`")
 
 
