@@ -60,6 +60,8 @@ class ConformanceRun:
         """Load and validate everything that was asked for. Raises `pytest.UsageError` before anything has run."""
         try:
             _refuse_foreign_runner()
+            if hasattr(config, "workerinput") and config.getoption("conformance_device") != "emulated":
+                _take_own_gpu()
             _refuse_seed(config.getoption("conformance_seed"))
             adapters = load_adapters(config.getoption("conformance_adapters"))
             options = Options(
@@ -244,6 +246,14 @@ class ConformanceRun:
             seed, device = self.kit.options.seed, self.kit.device
             report = make_report(names, self.records.values(), seed=seed, device=device, ended=ended)
             yield from write_reports(report, files)
+
+
+def _take_own_gpu() -> None:
+    import torch  # its count of devices initialises nothing
+
+    from conformance.device import take_own_gpu
+
+    take_own_gpu(os.environ.get("PYTEST_XDIST_WORKER"), os.environ, torch.cuda.device_count())
 
 
 def _report_files(config: pytest.Config) -> dict[str, Path]:

@@ -56,10 +56,10 @@ class GraphConfig:
             if (type(value) is not int or value < 1) and (value is not None or not optional):
                 raise ConfigError(f"{name} must be an int of at least 1{' or None' * optional}, found {value!r}")
         if (sizes := self.cudagraph_capture_sizes) is not None:
-            listed = tuple(sizes) if isinstance(sizes, list | tuple) and sizes else (sizes,)
-            for wrong in [size for size in listed if type(size) is not int or not 1 <= size <= MOST_ROWS]:
-                raise ConfigError(f"cudagraph_capture_sizes must list ints from 1 to {MOST_ROWS}, found {wrong!r}")
-            object.__setattr__(self, "cudagraph_capture_sizes", listed)
+            right = isinstance(sizes, list | tuple) and all(type(n) is int and 1 <= n <= MOST_ROWS for n in sizes)
+            if not (right and sizes):
+                raise ConfigError(f"cudagraph_capture_sizes must list ints from 1 to {MOST_ROWS}, found {sizes!r}")
+            object.__setattr__(self, "cudagraph_capture_sizes", tuple(sizes))
         if self.lazy and self.memory_limit_bytes is not None:
             raise ConfigError("memory_limit_bytes goes with captures at start-up; with lazy=True give max_lazy_graphs")
 
