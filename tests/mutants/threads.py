@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from runner import GraphRunner
+from runner import Fallback, FallbackReason, GraphRunner
 from tests.mutants.base import Mutant, ReferenceAdapter, ReferenceSpec, with_adapter, with_runner
 
 MOMENT = 0.001  # seconds
@@ -67,7 +67,7 @@ class _SharedDecision(GraphRunner):
 
     def close(self) -> None:
         super().close()
-        self._decision = None
+        self._decision = Fallback(FallbackReason.CLOSED)
 
 
 class _ClosesUnderCalls(GraphRunner):
