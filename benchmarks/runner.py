@@ -1,24 +1,32 @@
 """The runner against doing it by hand, on one GPU: `python -m benchmarks.runner`. Prints ratios of one run.
 
 Host time is what a call keeps Python busy, measured over bursts that end before the device's queue is full. Everything
-that is compared runs interleaved, A B B A, and medians are compared.
+that is compared runs interleaved, A B B A, and medians are compared. `--without-gpu` prints what needs none: the lookup
+of a bucket, and how much longer a call takes than the same by hand on emulated CUDA.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
+from unittest import mock
 
 import torch
+from torch.utils._pytree import tree_flatten
 
+from conformance.device import open_device
 from conformance.registry import spec_of
-from runner import GraphAdapter, GraphConfig, GraphRunner
+from runner import PADDED, AxisMode, BucketTable, GraphAdapter, GraphConfig, GraphRunner, InputSpec, OutputSpec
+from runner.capture import Captured
 from tests.upstream.modules import qwen3_omni
 
 Call = Callable[[], Any]
@@ -108,7 +116,8 @@ def host(rows: list[dict[str, Any]], rounds: int) -> None:
     add(rows, "host time of a padded call", found, "padded", "hand", 1.5)
     add(rows, "(vllm-omni's wrapper, exact)", found, "upstream exact", "hand", None)
     add(rows, "(vllm-omni's wrapper, padded)", found, "upstream padded", "hand", None)
-    found = paired({"module": lambda: adapter.forward(large), "fallback": lambda: runner(large)}, rounds * 5, 1, wait=False)
+    calls = {"module": lambda: adapter.forward(large), "fallback": lambda: runner(large)}
+    found = paired(calls, rounds * 5, 1, wait=False)
     add(rows, "eager fallback", found, "fallback", "module", 1.02)
     rows[-1]["extra"] = f"{(found['fallback'] - found['module']) * 1e6:+.1f} µs (at most 5)"
     runner.close()
@@ -167,8 +176,8 @@ def memory(rows: list[dict[str, Any]]) -> None:
         taken = torch.cuda.memory_reserved() - before
         held = [
             tensor
-            for _, static, outputs, *_ in runner._graphs.values()
-            for tensor in (*static.values(), *outputs.values())
+            for captured in runner._graphs.values()
+            for tensor in (*captured.static.values(), *captured.outputs.values())
         ]
         statics = sum(tensor.untyped_storage().nbytes() for tensor in held)
         runner.close()
@@ -186,6 +195,100 @@ def memory(rows: list[dict[str, Any]]) -> None:
     )
 
 
+def lookup(rows: list[dict[str, Any]], rounds: int) -> None:
+    """Seconds to find a bucket among 64 on two axes: a size that was asked for before, and one that was not."""
+    axes = {"batch": PADDED, "frames": PADDED}
+    buckets = [{"batch": batch, "frames": 25 * frames} for batch in (1, 2, 4, 8) for frames in range(1, 17)]
+    asked = [{"batch": batch, "frames": frames} for batch in range(1, 9) for frames in range(1, 401, 7)]
+    first, again = [], []
+    for _ in range(rounds):
+        table = BucketTable(buckets, axes)
+        for times in (first, again):
+            started = time.perf_counter()
+            for sizes in asked:
+                table.lookup(sizes)
+            times.append((time.perf_counter() - started) / len(asked))
+    seen, unseen = statistics.median(again), statistics.median(first)
+    rows.append(
+        {
+            "what": "bucket lookup, 64 buckets on two axes, µs",
+            "ratio": seen * 1e6,
+            "at most": 2.0,
+            "extra": f"a size that was never asked for before: {unseen * 1e6:.1f} µs",
+        }
+    )
+
+
+class Plain(GraphAdapter):
+    """One addition, so that nothing but the way to it takes time."""
+
+    inputs = (InputSpec("x", torch.float32, ("batch", "frames")),)
+    outputs = (OutputSpec("y", ("batch", "frames")),)
+    axes: ClassVar[dict[str, AxisMode]] = {"batch": PADDED, "frames": PADDED}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+class NoGraph:
+    def replay(self) -> None:
+        pass
+
+
+def python_alone(rows: list[dict[str, Any]], rounds: int) -> None:
+    """What the runner adds in Python, on tensors of the host, a graph that does nothing and one stream."""
+    bucket, size = {"batch": 1, "frames": 8}, (1, 8)
+    runner = GraphRunner(Plain(), [bucket], device="cpu")
+    static, output, tensor, part = torch.zeros(size), torch.ones(size), torch.ones(size), torch.ones(1, 5)
+    (known,) = runner._requested.buckets
+    structure = tree_flatten(output)[1]
+    captured = Captured(known, NoGraph(), {"x": static}, {"y": output}, structure)  # type: ignore[arg-type]
+    runner.enabled = runner._warm = True
+    runner._stream = SimpleNamespace(cuda_stream=0)  # type: ignore[assignment]
+    runner._publish({known: captured})
+
+    def hand() -> torch.Tensor:
+        static.copy_(tensor)
+        captured.graph.replay()
+        return output.clone()
+
+    def zero(*_: Any) -> int:
+        return 0
+
+    stubs = {
+        "is_current_stream_capturing": torch.cuda,
+        "synchronize": torch.cuda,
+        "_cuda_getCurrentRawStream": torch._C,
+    }
+    with contextlib.ExitStack() as stack, torch.no_grad():
+        for name, owner in stubs.items():
+            stack.enter_context(mock.patch.object(owner, name, zero, create=True))
+        calls = {"hand": hand, "exact": lambda: runner(tensor), "padded": lambda: runner(part)}
+        found = paired(calls, rounds, 1000, wait=False)
+    for name in ("exact", "padded"):
+        rows.append(
+            {
+                "what": f"(Python added to a call, {name}, µs)",
+                "ratio": (found[name] - found["hand"]) * 1e6,
+                "at most": None,
+                "extra": f"{found[name] * 1e6:.1f} µs against {found['hand'] * 1e6:.1f} µs",
+            }
+        )
+
+
+def overhead(rows: list[dict[str, Any]], rounds: int) -> None:
+    """What the runner adds to copy, replay and clone on emulated CUDA, whose own calls are Python too."""
+    with open_device("emulated"), torch.no_grad():
+        adapter = Plain()
+        tensor, part = torch.ones(1, 8, device="cuda"), torch.ones(1, 5, device="cuda")
+        runner = make(adapter, [{"batch": 1, "frames": 8}])
+        calls = {"hand": by_hand(adapter, tensor), "exact": lambda: runner(tensor), "padded": lambda: runner(part)}
+        found = paired(calls, rounds, 100, wait=False)
+    for name in ("exact", "padded"):
+        add(rows, f"(emulated CUDA: host time of a call, {name})", found, name, "hand", None)
+        rows[-1]["extra"] += f": {(found[name] - found['hand']) * 1e6:+.1f} µs"
+
+
 def add(
     rows: list[dict[str, Any]], what: str, found: Mapping[str, float], ours: str, other: str, most: float | None
 ) -> None:
@@ -195,29 +298,36 @@ def add(
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, CUDA {torch.version.cuda}")
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"no GPU, {platform.processor() or 'CPU'}"
+    print(f"{device}, torch {torch.__version__}, CUDA {torch.version.cuda}")
     for row in rows:
         most = row["at most"]
         said = "" if most is None else f"at most {most:g}: {'ok' if row['ratio'] <= most else 'MISSED'}"
         print(f"{row['what']:<64} {row['ratio']:6.3f}  {said:<22} {row['extra']}")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--host-only", action="store_true", help="the host's time alone: seconds instead of minutes")
     parser.add_argument("--no-compile", action="store_true", help="leave out the compile tier, which takes a minute")
+    parser.add_argument("--without-gpu", action="store_true", help="what needs none alone: lookup and Python overhead")
     parser.add_argument("--json", type=Path, help="write the rows there too")
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("this benchmark needs a GPU: its ratios mean nothing on an emulation", file=sys.stderr)
-        return 2
+    options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
-    with torch.no_grad():
-        host(rows, options.rounds)
-        if not options.host_only:
-            memory(rows)
-            wall(rows, options.rounds, not options.no_compile)
+    lookup(rows, options.rounds)
+    if options.without_gpu:
+        python_alone(rows, options.rounds)
+        overhead(rows, options.rounds)
+    elif not torch.cuda.is_available():
+        print("expected a GPU and found none: ratios of an emulation are no speed; see --without-gpu", file=sys.stderr)
+        return 2
+    else:
+        with torch.no_grad():
+            host(rows, options.rounds)
+            if not options.host_only:
+                memory(rows)
+                wall(rows, options.rounds, not options.no_compile)
     show(rows)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))

@@ -70,7 +70,8 @@ class CallPlan:
         self._asks |= adapter.overrides("load", "unload")
         if not self._asks:
             found = [(spec, captured.static[spec.name], inputs[spec.name].shape) for spec in adapter.device_inputs()]
-            self._fills = [(s, buffer, buffer[tuple([slice(size) for size in shape])]) for s, buffer, shape in found]
+            views = [(s, buffer, buffer[tuple(map(slice, shape))]) for s, buffer, shape in found]
+            self._fills = [(s.name, view, None if b.shape == view.shape else b, s.pad) for s, b, view in views]
             self._kept = list(adapter.kept(captured.outputs, sizes, captured.bucket).values())
 
     def run(self, inputs: Tensors) -> Any:
@@ -81,10 +82,10 @@ class CallPlan:
             captured.graph.replay()
             results = self._adapter.unload(captured.outputs, inputs, self.sizes, captured.bucket)
             return tree_unflatten([results[name] for name in captured.outputs], captured.structure)
-        for spec, buffer, view in self._fills:
-            if buffer.shape != view.shape:
-                buffer.fill_(spec.pad)
-            view.copy_(inputs[spec.name])
+        for name, view, buffer, pad in self._fills:
+            if buffer is not None:
+                buffer.fill_(pad)
+            view.copy_(inputs[name])
         captured.graph.replay()
         if captured.structure.is_leaf():  # tree_unflatten takes longer than the clone
             return self._kept[0].clone()
