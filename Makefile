@@ -6,6 +6,8 @@
 #   make fidelity                         judge emulated CUDA by the table of what a GPU does
 #   make benchmark-emulation              time its replays and captures against eager
 #   make benchmark-reports                size of reports, and the time to write them
+# and, with one:
+#   make benchmark-runner                 the runner against doing it by hand; ARGS=--without-gpu: what needs none
 # The second call installs nothing until pyproject.toml changes.
 
 PYTHON ?= python3
@@ -19,7 +21,7 @@ INSTALLED := $(VENV)/.installed
 # CPU build of torch, torchvision fails to import, and vllm with it.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python -e '.[vllm,dev]'
 
-.PHONY: conformance test test-browser fidelity selftest benchmark-emulation benchmark-reports lint format docs setup clean
+.PHONY: conformance test test-browser fidelity selftest benchmark-emulation benchmark-reports benchmark-runner lint format docs setup clean
 
 conformance: setup
 	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
@@ -38,6 +40,9 @@ benchmark-emulation: setup
 
 benchmark-reports: setup
 	$(BIN)/python -m benchmarks.reports $(ARGS)
+
+benchmark-runner: setup
+	$(BIN)/python -m benchmarks.runner $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .
