@@ -1,11 +1,13 @@
 # Commands on a fresh machine with Python >= 3.11, git and make:
 #   make conformance ADAPTER=moss_tts     set up .venv, then run the checks on one adapter
 #   make test                             set up .venv, then everything that CI runs, but for:
+#   make adapters                         every adapter, and every wrapper with what is known of it
 #   make test-browser                     the HTML report in Chromium (Debian: chromium and chromium-driver)
 # and, without a GPU:
 #   make fidelity                         judge emulated CUDA by the table of what a GPU does
 #   make benchmark-emulation              time its replays and captures against eager
 #   make benchmark-reports                size of reports, and the time to write them
+#   make examples                         the reports and pictures of docs/examples, made anew (six minutes; Chromium)
 # and, with one:
 #   make benchmark-runner                 the runner against doing it by hand; ARGS=--without-gpu: what needs none
 # The second call installs nothing until pyproject.toml changes.
@@ -13,6 +15,7 @@
 PYTHON ?= python3
 ADAPTER ?= reference
 ARGS ?=
+JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,13 +24,19 @@ INSTALLED := $(VENV)/.installed
 # CPU build of torch, torchvision fails to import, and vllm with it.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python -e '.[vllm,dev]'
 
-.PHONY: conformance test test-browser fidelity selftest benchmark-emulation benchmark-reports benchmark-runner lint format docs setup clean
+.PHONY: conformance test adapters test-browser fidelity selftest benchmark-emulation benchmark-reports benchmark-runner \
+	examples lint format docs setup clean
 
 conformance: setup
 	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
 
 test: lint
-	$(BIN)/pytest -m "not browser" $(ARGS)
+	$(BIN)/pytest -m "not browser" -n $(JOBS) --dist loadfile $(ARGS)
+
+# Without CG003, which imports vllm_omni anew for each of them; `pytest --adapter=all` runs everything.
+adapters: setup
+	$(BIN)/pytest --adapter=all -k "not CG003" -n $(JOBS) -q $(ARGS)
+	$(BIN)/pytest --adapter=all@vllm_omni --conformance-allow-known -k "not CG003" -n $(JOBS) -q $(ARGS)
 
 test-browser: setup
 	$(BIN)/pytest -m browser $(ARGS)
@@ -43,6 +52,15 @@ benchmark-reports: setup
 
 benchmark-runner: setup
 	$(BIN)/python -m benchmarks.runner $(ARGS)
+
+EXAMPLES := docs/examples
+EXAMPLE_ADAPTERS := mimo_audio@vllm_omni moss_tts@vllm_omni mimo_audio moss_tts
+
+examples: setup
+	$(BIN)/pytest $(EXAMPLE_ADAPTERS:%=--adapter=%) --graph-device=emulated -q \
+		--conformance-json=$(EXAMPLES)/report.json --conformance-html=$(EXAMPLES)/report.html \
+		--conformance-md=$(EXAMPLES)/report.md || test $$? = 1
+	$(BIN)/python -m tests.report.screenshots $(EXAMPLES)/report.html $(EXAMPLES)
 
 lint: setup
 	$(BIN)/ruff check .

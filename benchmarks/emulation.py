@@ -1,15 +1,14 @@
-"""What emulated CUDA costs: replay and capture against eager, on vllm-omni's own modules.
+"""What emulated CUDA costs: replay and capture against eager, on the adapters of vllm-omni's own modules.
 
     python -m benchmarks.emulation [NAME ...]      or: make benchmark-emulation
 
-One line a module. `eager` runs on the host with the emulation off; `on cuda` is the same under the emulation. Calls to
-compare take turns, so that a change of the machine's load meets them alike: replay with eager on the host once the
+One line an adapter. `eager` runs on the host with the emulation off; `on cuda` is the same under the emulation. What is
+compared takes turns, so that a change of the machine's load meets them alike: replay with eager on the host once the
 emulation is left (a replay needs nothing of it), and with eager on cuda inside. Medians in milliseconds, one thread.
 """
 
 from __future__ import annotations
 
-import copy
 import gc
 import statistics
 import sys
@@ -21,9 +20,13 @@ from typing import Any
 import torch
 
 from conformance.emulation import emulated_cuda
-from tests.upstream.modules import UPSTREAM, Tensors, Upstream, qwen3_omni
+from conformance.registry import spec_of
+from runner import GraphAdapter
 
-FULL_SIZE = "qwen3_omni full size"
+NAMES = ("moss_tts", "qwen3_tts", "qwen3_omni", "mimo_audio", "indextts2_bigvgan", "minicpmo_hift", "voxtral_tts")
+FULL_SIZE = "qwen3_omni-full-size"
+Build = Callable[[torch.device], GraphAdapter]
+Tensors = Callable[[GraphAdapter], list[torch.Tensor]]
 ROUNDS = 3
 SECONDS = 0.25  # a round's time for each figure
 
@@ -70,17 +73,16 @@ def repeat(*calls: Callable[[], Any]) -> list[list[float]]:
     return times
 
 
-def measure(module: Any, inputs: Tensors, region: Callable[..., Any]) -> Figures:
+def measure(build: Build, inputs: Tensors) -> Figures:
     figures = Figures()
-    pristine = copy.deepcopy(module)  # some modules keep tensors that their first call made, wherever it ran
+    host = build(torch.device("cpu"))
     for _ in range(ROUNDS):
-        on_device = copy.deepcopy(pristine)
         with emulated_cuda():
-            on_device = on_device.to("cuda")
-            device_inputs = [tensor.cuda() for tensor in inputs]
+            on_device = build(torch.device("cuda", 0))
+            device_inputs = [tensor.cuda() for tensor in inputs(host)]
 
             def eager() -> Any:
-                return region(on_device, *device_inputs)  # noqa: B023
+                return on_device.forward(*device_inputs)  # noqa: B023
 
             def capture() -> tuple[Any, Any]:
                 graph = torch.cuda.CUDAGraph()
@@ -96,19 +98,45 @@ def measure(module: Any, inputs: Tensors, region: Callable[..., Any]) -> Figures
             figures.capture += captured
             figures.calls = graph.calls
         # A replay needs nothing of the emulation, so it can be timed side by side with eager on the host.
-        eager_times, replay = repeat(lambda: region(module, *inputs), graph.replay)
+        host_inputs = inputs(host)
+        eager_times, replay = repeat(lambda: host.forward(*host_inputs), graph.replay)  # noqa: B023
         figures.eager += eager_times
         figures.replay += replay
         del graph, output
     return figures
 
 
-def full_size() -> Upstream:
+def of_adapter(name: str) -> tuple[Build, Tensors]:
+    """How to build the adapter of `name`, and the inputs of its first bucket."""
+    spec = spec_of(name)
+
+    def build(device: torch.device) -> GraphAdapter:
+        torch.manual_seed(0)
+        return spec.build(device, None)
+
+    def inputs(adapter: GraphAdapter) -> list[torch.Tensor]:
+        made = spec.make_inputs(adapter, spec.buckets[0], torch.Generator().manual_seed(0))
+        return [made[one.name] for one in adapter.device_inputs()]
+
+    return build, inputs
+
+
+def full_size() -> tuple[Build, Tensors]:
     """The released Qwen3-Omni Code2Wav (216 M parameters), one request of 25 frames."""
-    by_name = {upstream.name: upstream for upstream in UPSTREAM}
-    tiny = by_name["qwen3_omni"]
-    inputs = lambda module, size: (torch.randint(0, 2048, (1, module.config.num_quantizers, size)),)  # noqa: E731
-    return Upstream(FULL_SIZE, qwen3_omni, inputs, tiny.eager, tiny.wrap, tiny.call, sizes=(25, 25))
+    from transformers.models.qwen3_omni_moe.configuration_qwen3_omni_moe import Qwen3OmniMoeCode2WavConfig
+
+    from adapters.qwen3_omni.spec import code2wav
+
+    def build(device: torch.device) -> GraphAdapter:
+        torch.manual_seed(0)
+        module = code2wav(Qwen3OmniMoeCode2WavConfig()).to(device)
+        made: GraphAdapter = spec_of("qwen3_omni").adapter(module)  # type: ignore[call-arg]
+        return made
+
+    def inputs(adapter: Any) -> list[torch.Tensor]:
+        return [torch.randint(0, 2048, (1, adapter.module.config.num_quantizers, 25))]
+
+    return build, inputs
 
 
 def main(names: list[str]) -> None:
@@ -117,15 +145,11 @@ def main(names: list[str]) -> None:
     torch.set_num_threads(1)
     gc.disable()  # as timeit does: a collection that walks through all of vllm takes seconds, wherever it falls
     print(HEADING, flush=True)
-    for upstream in (*UPSTREAM, full_size()):
-        if names and upstream.name not in names:
-            continue
-        torch.manual_seed(0)
-        module = upstream.build()
-        inputs = upstream.inputs(module, upstream.sizes[0])
+    for name in names or (*NAMES, FULL_SIZE):
+        build, inputs = full_size() if name == FULL_SIZE else of_adapter(name)
         with torch.no_grad():
-            figures = measure(module, inputs, upstream.region or upstream.eager)
-        print(figures.line(upstream.name), flush=True)
+            figures = measure(build, inputs)
+        print(figures.line(name), flush=True)
 
 
 if __name__ == "__main__":

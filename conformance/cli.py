@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from conformance.bench.commands import add_commands
 from conformance.errors import ConformanceError
 from conformance.registry import KnownAdapter, known_adapters, load_adapters
-from conformance.report.document import kit_version
+from conformance.versions import kit_version
 
 if TYPE_CHECKING:
     from conformance.report.document import SubjectReport
@@ -153,7 +153,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from conformance.report.terminal import failure_text, loose_notes
+    from conformance.report.terminal import failure_text, snapshot_notes
     from conformance.unattended import run_unattended
     from conformance.verdict import judge, overall, overall_sentence, sentence
 
@@ -168,7 +168,7 @@ def _run(options: argparse.Namespace) -> int:
     for adapter in kit.adapters:
         own = [record for record in records.values() if record.adapter == adapter.spec.name]
         verdicts[adapter.spec.name] = judge(record.outcome for record in own)
-        for note in loose_notes(own):
+        for note in snapshot_notes(own):
             print(f"{adapter.spec.name}: {note}")
         print(sentence(adapter.spec.name, own, seed=options.conformance_seed))
     if len(verdicts) > 1:
@@ -234,7 +234,7 @@ def _report(options: argparse.Namespace) -> int:
 
 def _subjects(given: Sequence[str], options: argparse.Namespace) -> list[SubjectReport]:
     """One subject for each word: read from a report, or run now, all of those in one go."""
-    from conformance.report.document import make_report, read_report
+    from conformance.report.document import read_report
     from conformance.report.files import ReportError
     from conformance.unattended import run_unattended
 
@@ -243,12 +243,7 @@ def _subjects(given: Sequence[str], options: argparse.Namespace) -> list[Subject
     if tokens:
         kit, records = run_unattended(tokens, options.graph_device, options.conformance_seed)
         for adapter in kit.adapters:
-            reports[adapter.token] = make_report(
-                [adapter.spec.name],
-                [record for record in records.values() if record.adapter == adapter.spec.name],
-                seed=options.conformance_seed,
-                device=kit.device,
-            )
+            reports[adapter.token] = kit.report(records.values(), [adapter])
     found: list[SubjectReport] = []
     for word in given:
         subjects = reports[word].subjects

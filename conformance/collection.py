@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from conformance.catalogue import Level
+from conformance.listing import SuiteCase
 from conformance.plugin import SUITE
-from conformance.session import KitSession, SuiteCase
+from conformance.session import KitSession
 
 FUNCTION = "test_conformance"
 SPEED_FUNCTION = "test_speed"

@@ -9,10 +9,12 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import ConformanceError
+from conformance.loudness import SubjectRefused
 from conformance.spec import AdapterSpec
 from conformance.wrapped import WrapperSpec
 
 if TYPE_CHECKING:
+    from conformance.subject import Subject
     from runner import GraphConfig
 
 OPTION = "--graph-config"
@@ -63,3 +65,15 @@ def layered(base: GraphConfig | None, switches: GraphConfig | None, pool: Any) -
         set_ = {field.name: getattr(switches, field.name) for field in fields(switches)}
         base = replace(base, **{name: value for name, value in set_.items() if value != getattr(type(base), name)})
     return base if pool is None else replace(base, memory_limit_bytes=None)
+
+
+def refuse_other_limit(subject: Subject) -> None:
+    """Cases are made for `buckets`, so what the memory limit holds must be these, and `left_out` what it does not."""
+    captured = getattr(subject.runner, "captured", ())
+    missing = [bucket.label for bucket in subject.table.buckets if bucket not in captured]
+    surplus = [bucket.label for bucket in captured if bucket not in subject.table.buckets]
+    if subject.spec.limited and not getattr(subject.runner, "failed", {}) and (missing or surplus):
+        raise SubjectRefused(
+            f"{subject.spec.name}: the memory limit captures {', '.join(map(str, captured))}; expected all of "
+            f"`buckets` and none of `left_out`: move {', '.join(missing + surplus)}, or change the limit"
+        )

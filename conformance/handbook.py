@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Sequence
 
 from conformance.catalogue import Check
@@ -21,6 +22,40 @@ FAMILIES = {
     "CG8": "Speed",
     "CG9": "Snapshots",
 }
+
+CLASSES = {
+    "A": "wrong length or trim",
+    "B": "padding reaches real rows",
+    "C": "wrong only at some batch size",
+    "D": "a result shares memory with later calls",
+    "E": "a captured address was freed or rebound",
+    "F": "no guard against an outer capture",
+    "G": "the host waits, or a shape depends on data",
+    "H": "random numbers",
+    "I": "dtype and precision",
+    "J": "state and slots",
+    "K": "memory and its pool",
+    "L": "a failed capture leaves half a state",
+    "M": "threads, streams and processes",
+    "N": "wrong bucket, or silently eager",
+    "O": "side effects in Python are skipped",
+    "P": "an input is changed",
+    "Q": "a switch is ignored",
+    "R": "too little warm-up",
+    "S": "zero length",
+    "T": "statistics that are not true",
+    "U": "what is compared is not what is deployed",
+}
+"""The kinds of mistakes that public defects of inner CUDA graphs were, by the letter that a likely cause ends in."""
+_CLASSES = re.compile(r"\s*\(class ([A-Z](?:, [A-Z])*)\)\s*$")
+
+
+def spelled_out(likely: str) -> tuple[str, tuple[str, ...]]:
+    """A likely cause without its letters, and what the letters mean: `("the trim …", ("wrong length or trim",))`."""
+    found = _CLASSES.search(likely)
+    if found is None:
+        return likely, ()
+    return likely[: found.start()], tuple(CLASSES[letter] for letter in found[1].split(", ") if letter in CLASSES)
 
 
 def find_check(code: str, checks: Sequence[Check]) -> Check:
@@ -48,6 +83,14 @@ def markdown(checks: Sequence[Check]) -> str:
         "| code | promise | level |",
         "|---|---|---|",
         *(f"| [{check.name}](#{check.name.lower()}) | {check.title} | {check.level.value} |" for check in checks),
+    ]
+    lines += [
+        "",
+        "## Classes",
+        "",
+        "A likely cause ends in the kind of mistake that it is, by a letter:",
+        "",
+        *(f"- **{letter}** {words}" for letter, words in CLASSES.items()),
     ]
     family = ""
     for check in checks:

@@ -43,8 +43,10 @@ class Outcome(enum.Enum):
 class CaseRecord:
     """One case, its outcome and why.
 
-    `planned` is the number of cases of the adapter before any deselection, `seconds` what the case took with the
-    building of its subject where it was the first, `repeat` the command that runs it alone.
+    `message` is what was found. `known` is what the adapter's expectations say of a known failure: `reason`, `issue`,
+    and `until`, the last day on which it counts as known. `planned` is the number of cases of the adapter before any
+    deselection, `seconds` what the case took with the building of its subject where it was the first, `repeat` the
+    command that runs it alone.
     """
 
     adapter: str
@@ -61,6 +63,14 @@ class CaseRecord:
     planned: int = 0
     seconds: float = 0.0
     repeat: str = ""
+    known: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def told(self) -> str:
+        """All that is said of it in one paragraph: why it is known, where it is, and what was found."""
+        if not self.known:
+            return self.message
+        return f"{self.known['reason']} ({self.known['issue']}, until {self.known['until']}): {self.message}"
 
     @property
     def code(self) -> str:

@@ -6,11 +6,9 @@ is computed from reports alone, in one process as in many.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,24 +22,21 @@ from conformance.collection import (
     name_item,
     parametrize,
 )
-from conformance.errors import ConformanceError
+from conformance.intake import kit_for, report_files
+from conformance.listing import SuiteCase
 from conformance.outcome import ATTRIBUTE, CaseRecord, Outcome, record_of
+from conformance.places import told
 from conformance.plugin import SUITE
-from conformance.registry import LoadedAdapter, load_adapters
 from conformance.report import junit
-from conformance.report.document import make_report
 from conformance.report.progress import Progress, progress_for
 from conformance.report.terminal import FailureText, Status, close_run, failure_text, status, tell_unwritten
-from conformance.report.writers import WRITERS, require_reports, write_reports
-from conformance.session import KitSession, Options, Speed, SuiteCase, describe
-from conformance.shadowing import KIT_FIXTURES, refuse_shadowing_conftests
+from conformance.report.writers import write_reports
+from conformance.session import KitSession, describe
 from conformance.snapshots.terms import CHECKS, snapshot_folder
 from conformance.verdict import worse
 
 if TYPE_CHECKING:
     from conformance.snapshots.store import SnapshotStore
-
-UPDATES = ("update_snapshots", "update_new_snapshots_only")  # syrupy's, absent where it is not loaded
 
 
 class ConformanceRun:
@@ -58,32 +53,15 @@ class ConformanceRun:
     @classmethod
     def prepare(cls, config: pytest.Config) -> ConformanceRun:
         """Load and validate everything that was asked for. Raises `pytest.UsageError` before anything has run."""
-        try:
-            _refuse_foreign_runner()
-            if hasattr(config, "workerinput") and config.getoption("conformance_device") != "emulated":
-                _take_own_gpu()
-            _refuse_seed(config.getoption("conformance_seed"))
-            adapters = load_adapters(config.getoption("conformance_adapters"))
-            options = Options(
-                graph_device=config.getoption("conformance_device"),
-                seed=config.getoption("conformance_seed"),
-                checkpoint=_checkpoint(config.getoption("conformance_checkpoint"), adapters),
-                allow_known=config.getoption("conformance_allow_known"),
-                speed=_speed(config),
-                graph_config=tuple(config.getoption("conformance_graph_config")),
-                update_snapshots=any(config.getoption(option, False) for option in UPDATES),
-            )
-            kit = KitSession(options, adapters)
-            require_reports(_report_files(config))
-            assert kit.cases  # listed now: a spec that no check can read is a usage error too
-            assert kit.expectations is not None  # read now: a file that cannot be trusted stops the run
-        except ConformanceError as error:
-            raise pytest.UsageError(" ".join(str(error).split())) from error
-        _refuse_shadowed_fixtures(config)
-        if config.args_source is pytest.Config.ArgsSource.ARGS:
-            refuse_shadowing_conftests(Path(argument.partition("::")[0]) for argument in config.args)
+        kit = kit_for(config)
         drop_default_paths(config)
         return cls(config, kit)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        from conformance.distribution import scheduler_for
+
+        return scheduler_for(config, log, len(self.kit.adapters))
 
     def pytest_sessionstart(self) -> None:
         self._progress = progress_for(self.config)
@@ -117,8 +95,7 @@ class ConformanceRun:
             return None
         from conformance.snapshots.extension import SyrupyStore
 
-        own = [other for other in self.kit.cases if (other.adapter, other.check) == (case.adapter, case.check)]
-        return SyrupyStore(item, session, folder, case.check.name, frozenset(other.case.id for other in own))
+        return SyrupyStore(item, session, folder)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -171,7 +148,7 @@ class ConformanceRun:
             report.longrepr = failure_text(record, traceback)
         else:
             report.outcome = "skipped"
-            report.longrepr = (os.fspath(SUITE), 1, record.message)
+            report.longrepr = (told(os.fspath(SUITE)), 1, record.told)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -240,26 +217,9 @@ class ConformanceRun:
 
     def _write_reports(self, ended: str) -> Iterator[str]:
         """Every report that was asked for, also of a run that was broken off."""
-        files = _report_files(self.config)
+        files = report_files(self.config)
         if files:
-            names = [adapter.spec.name for adapter in self.kit.adapters]
-            seed, device = self.kit.options.seed, self.kit.device
-            report = make_report(names, self.records.values(), seed=seed, device=device, ended=ended)
-            yield from write_reports(report, files)
-
-
-def _take_own_gpu() -> None:
-    import torch  # its count of devices initialises nothing
-
-    from conformance.device import take_own_gpu
-
-    take_own_gpu(os.environ.get("PYTEST_XDIST_WORKER"), os.environ, torch.cuda.device_count())
-
-
-def _report_files(config: pytest.Config) -> dict[str, Path]:
-    """The reports that were asked for, by kind."""
-    given = {kind: config.getoption(f"--conformance-{kind}") for kind in WRITERS}
-    return {kind: Path(value).expanduser() for kind, value in given.items() if value is not None}
+            yield from write_reports(self.kit.report(self.records.values(), ended=ended), files)
 
 
 def _ended(exitstatus: int, stopped: bool) -> str:
@@ -268,54 +228,3 @@ def _ended(exitstatus: int, stopped: bool) -> str:
     if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
         return f"pytest ended with exit code {int(exitstatus)}"
     return "stopped early" if stopped else "complete"
-
-
-def _checkpoint(given: str | None, adapters: tuple[LoadedAdapter, ...]) -> Path | None:
-    if given is None:
-        return None
-    path = Path(given).expanduser()
-    names = ", ".join(adapter.spec.name for adapter in adapters)
-    if len(adapters) != 1:
-        raise ConformanceError(f"--adapter-checkpoint goes with one adapter; {len(adapters)} were given: {names}")
-    if not adapters[0].spec.loads_checkpoints:
-        raise ConformanceError(f"adapter {names!r} loads no checkpoints; leave --adapter-checkpoint out")
-    if not path.exists():
-        raise ConformanceError(f"--adapter-checkpoint={given}: no such file or folder")
-    return path.resolve()
-
-
-def _refuse_seed(seed: int) -> None:
-    if not 0 <= seed < 2**32:
-        raise ConformanceError(f"--conformance-seed={seed}: expected a number from 0 to {2**32 - 1}")
-
-
-def _speed(config: pytest.Config) -> Speed:
-    """Whether pytest-benchmark was asked to run: its options decide, where it is loaded."""
-    alone, too = (bool(config.getoption(name, False)) for name in ("benchmark_only", "benchmark_enable"))
-    if not alone and (not too or config.getoption("benchmark_skip", False)):
-        return Speed.WITHOUT
-    spread_out = config.getoption("dist", "no") != "no" or hasattr(config, "workerinput")
-    if spread_out or (config.getoption("benchmark_disable") and not too):
-        raise ConformanceError("benchmarks run in one process: leave out -n (pytest-xdist) and --benchmark-disable")
-    return Speed.ALONE if alone else Speed.TOO
-
-
-def _refuse_foreign_runner() -> None:
-    """A folder named `runner` beside an author's conftest.py would be imported in place of the kit's own."""
-    found = importlib.util.find_spec("runner")
-    here = Path(__file__).resolve().parent.parent
-    origin = Path(found.origin).resolve() if found and found.origin else None
-    if origin is None or not origin.is_relative_to(here / "runner"):
-        place = origin or next(iter((found and found.submodule_search_locations) or ("nothing",)))
-        raise ConformanceError(f"`import runner` finds {place}, not audiograph's ({here / 'runner'}); rename yours")
-
-
-def _refuse_shadowed_fixtures(config: pytest.Config) -> None:
-    for plugin in config.pluginmanager.get_plugins():
-        for value in list(getattr(plugin, "__dict__", {}).values()):
-            if type(value).__name__ != "FixtureFunctionDefinition":
-                continue
-            function = value._get_wrapped_function()
-            if value.name in KIT_FIXTURES and function.__module__ != "conformance.plugin":
-                place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
-                raise pytest.UsageError(f"{place} defines the fixture {value.name!r}, which is audiograph's; rename it")

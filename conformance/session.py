@@ -12,89 +12,41 @@ It decides nothing about verdicts and prints nothing.
 from __future__ import annotations
 
 import contextlib
-import copy
 import datetime
-import enum
 import importlib
-import re
 import shlex
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.activity import doing
 from conformance.catalogue import (
     Blocked,
-    Case,
-    Check,
     CheckFailed,
     Inconclusive,
     Level,
     Machine,
     NotApplicable,
     decide,
-    load_catalogue,
 )
 from conformance.configuration import configure, parse
-from conformance.errors import ConformanceError, SpecError
+from conformance.errors import ConformanceError
 from conformance.expectations import Expectation, expectations_file, load_expectations
-from conformance.outcome import CaseRecord, Outcome, case_id
+from conformance.listing import SuiteCase, cases_of_any_run, list_cases
+from conformance.options import Options, Speed
+from conformance.outcome import CaseRecord, Outcome
+from conformance.places import near, told, told_throughout
 from conformance.registry import LoadedAdapter
+from conformance.report.document import RunReport, make_report
 from conformance.snapshots.terms import SnapshotTerms
+from conformance.versions import package_versions
 
 if TYPE_CHECKING:
     from conformance.bench.timer import PlainTimer
     from conformance.snapshots.store import SnapshotStore
-    from conformance.spec import AdapterSpec
     from conformance.subject import Subject
-
-_SELECTABLE = re.compile(r"[\w.:+\-/]*")
-"""What a case id may hold, so that `pytest -k` can name the case."""
-
-
-class Speed(enum.Enum):
-    """Whether a run has the checks of speed: not unless asked for, together with the others, or alone."""
-
-    WITHOUT = "without"
-    TOO = "too"
-    ALONE = "alone"
-
-    def takes(self, check: Check) -> bool:
-        return self is Speed.TOO or (check.level is Level.PERFORMANCE) == (self is Speed.ALONE)
-
-
-@dataclass(frozen=True)
-class Options:
-    """The kit's options, as the command line gave them."""
-
-    graph_device: str = "auto"
-    seed: int = 0
-    checkpoint: Path | None = None
-    allow_known: bool = False
-    update_snapshots: bool = False
-    speed: Speed = Speed.WITHOUT
-    graph_config: tuple[str, ...] = ()  # KEY=VALUE
-
-
-@dataclass(frozen=True)
-class SuiteCase:
-    """One case of one check for one adapter: what a test item of the suite is made of."""
-
-    adapter: LoadedAdapter
-    check: Check
-    case: Case
-
-    @property
-    def id(self) -> str:
-        return case_id(self.adapter.spec.name, self.check.name, self.case.id)
-
-    @property
-    def name(self) -> str:
-        """The id without the adapter: what `-k` selects, e.g. `CG201-exact-bucket[b1-f8]`."""
-        return self.id.removeprefix(f"{self.adapter.spec.name}/")
 
 
 class SubjectBuildError(Exception):
@@ -133,31 +85,14 @@ class KitSession:
     @cached_property
     def every_case(self) -> tuple[SuiteCase, ...]:
         """Every case of every adapter, adapter by adapter and in the order of the codes. Imports torch."""
-        cases = [
-            SuiteCase(adapter, check, case)
-            for adapter in self.adapters
-            for check in load_catalogue()
-            for case in check.cases(adapter.spec)
-        ]
-        seen: set[str] = set()
-        for case in cases:
-            if not _SELECTABLE.fullmatch(case.case.id):
-                raise SpecError(
-                    f"case id {case.case.id!r} of {case.check.name}: expected letters, digits and _ . : + - /"
-                )
-            if case.id in seen:
-                raise SpecError(f"{case.id} stands for two cases; ids of one check must differ")
-            seen.add(case.id)
-        return tuple(cases)
+        return list_cases(self.adapters)
 
     @cached_property
     def expectations(self) -> Mapping[str, tuple[Expectation, ...]]:
         """Known failures by adapter name, each entry about one of its cases."""
         today = datetime.date.today()
         return {
-            adapter.spec.name: load_expectations(
-                expectations_file(adapter.spec), _cases_of_any_run(adapter.spec), today
-            )
+            adapter.spec.name: load_expectations(expectations_file(adapter.spec), cases_of_any_run(adapter.spec), today)
             for adapter in self.adapters
         }
 
@@ -176,7 +111,7 @@ class KitSession:
         return self._device_used or self.options.graph_device
 
     def record(self, case: SuiteCase, outcome: Outcome, message: str = "", **fields: object) -> CaseRecord:
-        """A record of `case` with what this run knows about the machine."""
+        """A record of `case` with what this run knows about the machine. Names no path that means nothing elsewhere."""
         machine = self._machine
         return CaseRecord(
             adapter=case.adapter.spec.name,
@@ -184,12 +119,31 @@ class KitSession:
             title=case.check.title,
             case=case.case.id,
             outcome=outcome,
-            message=message,
+            message=told(message),
             machine=machine.name if machine else "",
             torch=machine.torch_version if machine else "",
             planned=self.planned(case.adapter),
             repeat=self.repeat_command(case),
-            **fields,  # type: ignore[arg-type]
+            **told_throughout(fields),
+        )
+
+    def report(
+        self,
+        records: Iterable[CaseRecord],
+        adapters: Sequence[LoadedAdapter] | None = None,
+        *,
+        ended: str = "complete",
+    ) -> RunReport:
+        """The report of this run, or of some of its adapters, from the records of its cases."""
+        specs = [adapter.spec for adapter in (self.adapters if adapters is None else adapters)]
+        return make_report(
+            [spec.name for spec in specs],
+            records,
+            seed=self.options.seed,
+            device=self.device,
+            ended=ended,
+            checkpoint=told(str(self.options.checkpoint or "")),
+            packages={spec.name: package_versions(spec) for spec in specs},
         )
 
     def repeat_command(self, case: SuiteCase) -> str:
@@ -205,7 +159,7 @@ class KitSession:
         if case.check.level is Level.PERFORMANCE:
             words.append("--benchmark-only")
         if self.options.checkpoint is not None:
-            words.append(f"--adapter-checkpoint={self.options.checkpoint}")
+            words.append(f"--adapter-checkpoint={near(self.options.checkpoint)}")
         words += [f"--graph-config={given}" for given in self.options.graph_config]
         return " ".join(f'"{word}"' if word == case.name else shlex.quote(word) for word in words)
 
@@ -232,10 +186,19 @@ class KitSession:
 
     def _failed(self, case: SuiteCase, failed: CheckFailed) -> CaseRecord:
         """A failure, or a known one where the adapter's expectations declare this code and case."""
-        outcome, message, known = Outcome.FAIL, failed.found, self._known(case)
-        if known is not None and failed.code == known.code:
-            outcome, message = Outcome.XFAIL, f"{known.reason} ({known.issue}, until {known.expires}): {failed.found}"
-        return self.record(case, outcome, message, likely=failed.likely, cure=failed.cure, evidence=failed.evidence)
+        outcome, entry, known = Outcome.FAIL, self._known(case), {}
+        if entry is not None and failed.code == entry.code:
+            outcome = Outcome.XFAIL
+            known = {"reason": entry.reason, "issue": entry.issue, "until": str(entry.expires)}
+        return self.record(
+            case,
+            outcome,
+            failed.found,
+            likely=failed.likely,
+            cure=failed.cure,
+            evidence=failed.evidence,
+            known=known,
+        )
 
     def _run(self, case: SuiteCase) -> CaseRecord:
         __tracebackhide__ = True
@@ -324,13 +287,6 @@ class KitSession:
             _, subject = self._subject
             self._subject = None
             subject.close()
-
-
-def _cases_of_any_run(spec: AdapterSpec) -> list[tuple[str, str]]:
-    """Code and id of every case, those too which do not apply to this run's seed or checkpoint."""
-    kept = copy.copy(spec)
-    kept.snapshot_terms = SnapshotTerms(update=True)
-    return [(check.code, case.id) for check in load_catalogue() for case in check.cases(kept)]
 
 
 def describe(error: BaseException) -> str:

@@ -44,6 +44,8 @@ class AdapterSpec:
     `config` is the configuration of the runner under test; `--graph-config` changes its fields for a run.
     `left_out` are buckets that the runner is asked for besides, and that `config.memory_limit_bytes` leaves to eager.
     `takes_pool` says that `make_runner` hands its pool on; a wrapper without such an argument cannot.
+    `shares_module` is false where a second wrapper around one module spoils the first: the checks' further runners then
+    get a module of their own, made by `build` from the run's seed, and CG302 judges the sharing.
     `lengths_input` names the input that holds the rows' lengths, where the module itself reads them.
     `min_speedup` is how many times as long as a replay eager takes on a GPU, at least (CG801).
     `snapshot_folder` is where its snapshots are kept, if not in `snapshots/` beside the spec's file.
@@ -70,6 +72,7 @@ class AdapterSpec:
     takes_pool: ClassVar[bool] = True
     config: GraphConfig | None = None
     left_out: ClassVar[tuple[Mapping[str, int], ...]] = ()
+    shares_module: ClassVar[bool] = True
     snapshot_folder: ClassVar[Path | None] = None
     snapshot_terms: SnapshotTerms = SnapshotTerms()  # set by the run
 

@@ -17,15 +17,14 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec, tree_map_only
 
-from conformance.activity import doing
 from conformance.bench.timer import PlainTimer
 from conformance.catalogue import Machine
-from conformance.compare import QUIETEST
-from conformance.configuration import layered
-from conformance.errors import ConformanceError
+from conformance.configuration import layered, refuse_other_limit
+from conformance.loudness import refuse_silence
 from conformance.noise import Noise, measure_noise
 from conformance.observe import Observer, Seen
-from conformance.shared_pool import renew_shared_pool, shared_pool
+from conformance.rows import row_alone, row_axis, time_axis, with_lengths, with_row
+from conformance.settling import settle
 from conformance.snapshots.store import FileStore, SnapshotStore
 from conformance.snapshots.terms import snapshot_folder
 from conformance.spec import AdapterSpec
@@ -35,10 +34,6 @@ Inputs = dict[str, torch.Tensor]
 Rows = list[torch.Tensor]
 """The rows of one output, each `[..., samples]`; an output without a batch axis has one row."""
 Outputs = dict[str, Rows]
-
-
-class SubjectRefused(ConformanceError):
-    """The subject cannot be judged: its outputs are silent or not finite."""
 
 
 class Subject:
@@ -92,34 +87,17 @@ class Subject:
             torch.manual_seed(self.seed)
 
     def settle(self) -> None:
-        """Undo what a refused operation of an earlier case left behind.
-
-        Torch leaves the default generator in capture mode, where it gives no numbers, until another capture ends; and
-        the capture's pool recording, so that vLLM's shared one takes no further capture.
-        """
-        pool = shared_pool()
-        with doing("settling"):  # apart, so that the capture is not counted as the subject's
-            try:
-                self._capture_a_little(pool)
-            except RuntimeError:
-                if pool is None:
-                    raise
-                renew_shared_pool()
-                self._capture_a_little(None)
-
-    def _capture_a_little(self, pool: Any) -> None:
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side), torch.cuda.graph(torch.cuda.CUDAGraph(), pool=pool, stream=side):
-            torch.zeros(1, device=self.device)
+        """Undo what a refused operation of an earlier case left behind."""
+        settle(self.device)
 
     @property
     def row_axis(self) -> str | None:
-        return "batch" if "batch" in self.adapter.axes else None
+        return row_axis(self.adapter)
 
     @property
     def time_axis(self) -> str | None:
         """The axis that the outputs' lengths depend on."""
-        return next((spec.of for spec in self.adapter.outputs if spec.length is not None), None)
+        return time_axis(self.adapter)
 
     @property
     def noise(self) -> Noise:
@@ -215,33 +193,14 @@ class Subject:
 
     def eager_row(self, inputs: Inputs, row: int, length: int) -> Outputs:
         """Row `row` of `inputs` alone in a batch of one, cut to `length` frames: what that request would hear."""
-        alone: Inputs = {}
-        for spec in self.adapter.inputs:
-            tensor = inputs[spec.name]
-            for position, axis in enumerate(spec.axes):
-                if axis == self.row_axis:
-                    tensor = tensor.narrow(position, row, 1)
-                elif axis == self.time_axis:
-                    tensor = tensor.narrow(position, 0, length)
-            alone[spec.name] = tensor.contiguous()
-        return self.eager(alone)
+        return self.eager(row_alone(self.adapter, inputs, row, length))
 
     def with_row(self, inputs: Inputs, position: int, row: Inputs) -> Inputs:
         """`inputs` with the first row of `row` in place of the one at `position`.
 
         A neighbour that had its slot takes the slot of the row that went.
         """
-        placed: Inputs = {}
-        for spec in self.adapter.inputs:
-            tensor = inputs[spec.name].clone()
-            if self.row_axis in spec.axes:
-                at = spec.axes.index(self.row_axis)
-                new, old = row[spec.name].select(at, 0), tensor.select(at, position).clone()
-                if spec.name == self.spec.slots_input:
-                    tensor = torch.where(tensor == new, old, tensor)
-                tensor.select(at, position).copy_(new)
-            placed[spec.name] = tensor
-        return placed
+        return with_row(self.adapter, inputs, position, row, self.spec.slots_input)
 
     def draw(self, sizes: Mapping[str, int], salt: str, seed: int | None = None) -> Inputs:
         """Inputs for the axis sizes given, from the run's seed (or `seed`) and `salt`: the same in every process."""
@@ -255,20 +214,7 @@ class Subject:
     def shorten_rows(self, inputs: Inputs, lengths: Sequence[int]) -> Inputs:
         """`inputs` with row i padded by the caller after `lengths[i]` frames, and lengths said where they are asked."""
         asked = {spec.length.lengths for spec in self.adapter.outputs if isinstance(spec.length, PerRowLengths)}
-        asked.add(str(self.spec.lengths_input))
-        shortened: Inputs = {}
-        for spec in self.adapter.inputs:
-            tensor = inputs[spec.name].clone()
-            if spec.name in asked:
-                tensor.copy_(torch.tensor(lengths, dtype=tensor.dtype))
-            elif self.time_axis in spec.axes and self.row_axis in spec.axes:
-                rows, time = spec.axes.index(self.row_axis), spec.axes.index(self.time_axis)
-                for row, length in enumerate(lengths):
-                    tail = tensor.select(rows, row)
-                    position = time - (time > rows)
-                    tail.narrow(position, length, tail.shape[position] - length).fill_(spec.pad)
-            shortened[spec.name] = tensor
-        return shortened
+        return with_lengths(self.adapter, inputs, lengths, asked | {str(self.spec.lengths_input)})
 
     def lasting_outputs(self) -> list[str]:
         """The outputs that have a length: those that a listener hears."""
@@ -306,6 +252,20 @@ class Subject:
         """The module itself, to watch its parameters, buffers and attributes."""
         return self.spec.module(self.adapter)
 
+    def apart(self) -> Subject:
+        """Where a runner that must not spoil this one's module is made from: this subject, or a copy on another module.
+
+        The copy has the weights that this one began with; its runner is still this one's, which answers the same.
+        """
+        if self.spec.shares_module:
+            return self
+        other = copy.copy(self)
+        with torch.random.fork_rng(devices=[self.device]):
+            torch.manual_seed(self.seed)
+            other.adapter = self.spec.build(self.device, self.checkpoint)
+        other._start = other._now()
+        return other
+
     @contextlib.contextmanager
     def sibling(
         self,
@@ -314,14 +274,18 @@ class Subject:
         *,
         warm: bool = True,
         buckets: Sequence[Mapping[str, int]] | None = None,
+        same_module: bool = False,
     ) -> Iterator[Subject]:
-        """A second runner around the same module, with its own configuration, pool or buckets; closed on exit."""
-        other = copy.copy(self)
+        """A second runner with its own configuration, pool or buckets; closed on exit.
+
+        It is made around the same module, unless the spec says that it cannot share: then only on `same_module`.
+        """
+        other = copy.copy(self if same_module else self.apart())
         if buckets is not None:
             other.spec = copy.copy(self.spec)
             other.spec.buckets, other.spec.left_out = tuple(buckets), ()  # type: ignore[misc]
             other.table = BucketTable(buckets, self.adapter.axes)
-        other._runner = other._make_runner(self.adapter, config, pool)
+        other._runner = other._make_runner(other.adapter, config, pool)
         try:
             if warm:
                 other.warmup()
@@ -360,44 +324,14 @@ def snapshot(value: Any) -> Any:
     return tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value)
 
 
-def _refuse_silence(subject: Subject) -> None:
-    """A subject whose eager outputs are silent or not finite would pass every comparison."""
-    sizes = dict(subject.spec.buckets[0])
-    outputs = subject.eager(subject.draw(sizes, "loudness"))
-    for name in subject.lasting_outputs():
-        for row in outputs[name]:
-            if not row.dtype.is_floating_point:
-                continue
-            peak = float(row.abs().max()) if row.numel() else 0.0
-            if not torch.isfinite(row).all() or not peak >= QUIETEST:
-                raise SubjectRefused(
-                    f"{subject.spec.name}: eager output {name!r} at {sizes} has a peak of {peak:.1e}; expected finite "
-                    f"and at least {QUIETEST:g}. Default initialisation hides faults: re-initialise matrices with a "
-                    "normal of about 0.15"
-                )
-
-
-def _refuse_other_limit(subject: Subject) -> None:
-    """Cases are made for `buckets`, so what the memory limit holds must be these, and `left_out` what it does not."""
-    captured = getattr(subject.runner, "captured", ())
-    missing = [bucket.label for bucket in subject.table.buckets if bucket not in captured]
-    surplus = [bucket.label for bucket in captured if bucket not in subject.table.buckets]
-    failed = getattr(subject.runner, "failed", {})
-    if subject.spec.limited and not failed and (missing or surplus):
-        raise SubjectRefused(
-            f"{subject.spec.name}: the memory limit captures {', '.join(map(str, captured))}; expected all of "
-            f"`buckets` and none of `left_out`: move {', '.join(missing + surplus)}, or change the limit"
-        )
-
-
 def open_subject(spec: AdapterSpec, machine: Machine, seed: int, checkpoint: Path | None) -> Subject:
     """Build the subject on the open device, refuse it if it is silent, and warm it up. Close it when done."""
     subject = Subject(spec, machine, seed, checkpoint)
     try:
-        _refuse_silence(subject)
+        refuse_silence(subject)
         _ = subject.module_calls_of_eager
         subject.warmup()
-        _refuse_other_limit(subject)
+        refuse_other_limit(subject)
     except BaseException:
         subject.close()
         raise

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+from conformance.options import Options
 from conformance.outcome import CaseRecord
 from conformance.registry import load_adapters
-from conformance.session import KitSession, Options
+from conformance.session import KitSession
 
 
 def run_unattended(tokens: Sequence[str], graph_device: str, seed: int) -> tuple[KitSession, dict[str, CaseRecord]]:

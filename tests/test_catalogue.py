@@ -9,6 +9,7 @@ import pytest
 
 from conformance.capabilities import Capabilities
 from conformance.catalogue import load_catalogue
+from conformance.handbook import CLASSES
 
 SHIPPED = Path(__file__).resolve().parents[1] / "conformance"
 CHECKS = sorted((SHIPPED / "checks").glob("*.py"))
@@ -40,6 +41,7 @@ def test_every_class_of_public_defects_is_named_by_a_check() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in SHIPPED.rglob("*.py"))
     named = {letter for group in ast_classes(source) for letter in group}
     assert named >= set("ABCDEFGHIJKLMNOPQRSTU")
+    assert named == set(CLASSES)
 
 
 def ast_classes(source: str) -> list[set[str]]:

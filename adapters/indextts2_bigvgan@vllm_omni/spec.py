@@ -34,6 +34,7 @@ class BigVGANWrapper(WrapperSpec):
     hop = BIGVGAN.hop
     capabilities = replace(BIGVGAN.capabilities, threads=unsupported("a worker of vllm-omni vocodes in one thread"))
     trace = BIGVGAN.trace
+    shares_module = False  # its warm-up makes the activations' tables anew and frees those that earlier graphs read
     serving_buckets = tuple({"batch": 1, "frames": size} for size in (128, 256, 384, 512))  # the wrapper's default
     requires = BIGVGAN.requires
     loads_checkpoints = True

@@ -39,14 +39,17 @@ def _transformer(width_in: int, width_out: int) -> dict[str, Any]:
     }
 
 
-def tiny_config() -> Any:
-    """A `MossAudioTokenizerConfig` with every kind of stage of the released model: 8 samples a frame, 4 quantizers."""
+def tiny_config(context: float) -> Any:
+    """A `MossAudioTokenizerConfig` with every kind of stage of the released model: 8 samples a frame, 4 quantizers.
+
+    Attention looks back over `context` seconds.
+    """
     from vllm_omni.model_executor.models.moss_tts.audio_tokenizer import MossAudioTokenizerConfig
 
     return MossAudioTokenizerConfig(
         sampling_rate=800,
         downsample_rate=HOP,
-        causal_transformer_context_duration=10.0,
+        causal_transformer_context_duration=context,
         encoder_kwargs=[
             {"module_type": "PatchedPretransform", "patch_size": 4},
             _transformer(4, 16),
@@ -71,11 +74,11 @@ def tiny_config() -> Any:
     )
 
 
-def tiny_model() -> Any:
+def tiny_model(context: float) -> Any:
     """The real module, small, with weights that make its output loud: default ones give 1e-2 and hide faults."""
     from vllm_omni.model_executor.models.moss_tts.audio_tokenizer import MossAudioTokenizerModel
 
-    model = MossAudioTokenizerModel(tiny_config()).eval()
+    model = MossAudioTokenizerModel(tiny_config(context)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim >= 2:
@@ -117,14 +120,18 @@ class MossTTSSpec(AdapterSpec):
     requires = (VLLM_OMNI,)
     loads_checkpoints = True
 
-    def build(self, device: torch.device, checkpoint: Path | None) -> MossTTSAdapter:
+    def codec(self, device: torch.device, checkpoint: Path | None, context: float = 10.0) -> Any:
+        """The codec alone, small ones looking back over `context` seconds. Sets `sample_rate` and `hop` to its own."""
         if checkpoint is None:
-            return MossTTSAdapter(tiny_model().to(device))
+            return tiny_model(context).to(device)
         from vllm_omni.model_executor.models.moss_tts.audio_tokenizer import MossAudioTokenizerModel
 
         model = MossAudioTokenizerModel.from_pretrained(checkpoint).eval().to(device)
         self.sample_rate, self.hop = model.sampling_rate, model.downsample_rate
-        return MossTTSAdapter(model)
+        return model
+
+    def build(self, device: torch.device, checkpoint: Path | None) -> MossTTSAdapter:
+        return MossTTSAdapter(self.codec(device, checkpoint))
 
     def make_inputs(
         self, adapter: GraphAdapter, sizes: Mapping[str, int], generator: torch.Generator

@@ -9,83 +9,17 @@ from typing import Any
 import torch
 
 from conformance.capabilities import Capabilities, supported, unsupported
-from conformance.spec import AdapterSpec, Requirement
+from conformance.registry import spec_of
+from conformance.spec import AdapterSpec
 from conformance.traces import load_trace
 from runner import GraphAdapter
 
 from .adapter import MossTTSStreamingAdapter
 
-VLLM_OMNI = Requirement("vllm_omni", "uv pip install 'audiograph[vllm]'")
-HOP = 8
+MOSS: Any = spec_of("moss_tts")
+CONTEXT = 0.06  # s: attention looks back over six frames, so that a ring cache wraps within a call or two
 STREAMS = 9  # more than any check or trace puts into one batch
 ROWS = 8  # of the largest bucket that is captured, production's included
-
-
-def _transformer(width_in: int, width_out: int) -> dict[str, Any]:
-    """One small causal transformer stage. The layer scale lets attention be heard; the released 0.01 would drown it."""
-    return {
-        "module_type": "Transformer",
-        "input_dimension": width_in,
-        "output_dimension": width_out,
-        "d_model": 32,
-        "num_heads": 2,
-        "num_layers": 1,
-        "dim_feedforward": 64,
-        "causal": True,
-        "norm": "layer_norm",
-        "positional_embedding": "rope",
-        "max_period": 10000,
-        "gating": "none",
-        "layer_scale": 0.5,
-        "conv_layout": True,
-    }
-
-
-def tiny_config() -> Any:
-    """A `MossAudioTokenizerConfig` with every kind of stage of the released model: 8 samples a frame, 4 quantizers.
-
-    Attention looks back over 0.06 s, six frames, so that a ring cache wraps within a call or two.
-    """
-    from vllm_omni.model_executor.models.moss_tts.audio_tokenizer import MossAudioTokenizerConfig
-
-    return MossAudioTokenizerConfig(
-        sampling_rate=800,
-        downsample_rate=HOP,
-        causal_transformer_context_duration=0.06,
-        encoder_kwargs=[
-            {"module_type": "PatchedPretransform", "patch_size": 4},
-            _transformer(4, 16),
-            {"module_type": "PatchedPretransform", "patch_size": 2},
-            _transformer(32, 24),
-        ],
-        decoder_kwargs=[
-            _transformer(24, 32),
-            {"module_type": "PatchedPretransform", "patch_size": 2},
-            _transformer(16, 4),
-            {"module_type": "PatchedPretransform", "patch_size": 4},
-        ],
-        quantizer_kwargs={
-            "input_dim": 24,
-            "rvq_dim": 16,
-            "output_dim": 24,
-            "num_quantizers": 4,
-            "codebook_size": 32,
-            "codebook_dim": 8,
-            "quantizer_type": "rlfq",
-        },
-    )
-
-
-def tiny_model() -> Any:
-    """The real module, small, with weights that make its output loud: default ones give 1e-2 and hide faults."""
-    from vllm_omni.model_executor.models.moss_tts.audio_tokenizer import MossAudioTokenizerModel
-
-    model = MossAudioTokenizerModel(tiny_config()).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim >= 2:
-                parameter.normal_(0, 0.3)
-    return model
 
 
 class MossTTSStreamingSpec(AdapterSpec):
@@ -100,8 +34,8 @@ class MossTTSStreamingSpec(AdapterSpec):
         {"batch": 4, "frames": 1},
         {"batch": 4, "frames": 5},
     )
-    sample_rate = 800
-    hop = HOP
+    sample_rate = MOSS.sample_rate
+    hop = MOSS.hop
     slots_input = "slots"
     capabilities = Capabilities(
         variable_length=unsupported("rows of a call have as many frames as one another: padding would be remembered"),
@@ -116,19 +50,14 @@ class MossTTSStreamingSpec(AdapterSpec):
     trace = load_trace(__file__)
     serving_buckets = tuple({"batch": rows, "frames": frames} for rows in (1, 2, 4, 8) for frames in (1, 15))
     min_hit_rate = 0.9  # all but each request's last chunk
-    requires = (VLLM_OMNI,)
+    requires = MOSS.requires
     loads_checkpoints = True
 
     def build(self, device: torch.device, checkpoint: Path | None) -> MossTTSStreamingAdapter:
         """All slots are in the middle of a stream, each somewhere else: states drawn, as no call has run yet."""
-        if checkpoint is None:
-            model = tiny_model().to(device)
-        else:
-            from vllm_omni.model_executor.models.moss_tts.audio_tokenizer import MossAudioTokenizerModel
-
-            model = MossAudioTokenizerModel.from_pretrained(checkpoint).eval().to(device)
-            self.sample_rate, self.hop = model.sampling_rate, model.downsample_rate
-        adapter = MossTTSStreamingAdapter(model, STREAMS, ROWS)
+        codec = MOSS.codec(device, checkpoint, CONTEXT)
+        self.sample_rate, self.hop = MOSS.sample_rate, MOSS.hop
+        adapter = MossTTSStreamingAdapter(codec, STREAMS, ROWS)
         for name, tensor in self.state_tensors(adapter).items():
             if name == "offsets":
                 tensor.copy_(3 * torch.arange(STREAMS)[:, None])

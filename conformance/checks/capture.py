@@ -232,9 +232,10 @@ def pure_warm_up(subject: Subject) -> Evidence:
     If it fails: put the random state and the module's own state back after warm-up.
     """
     with states_in_use():
-        before = photograph(subject)
-        with subject.sibling():
-            after = photograph(subject)
+        base = subject.apart()
+        before = photograph(base)
+        with base.sibling(same_module=True):
+            after = photograph(base)
     changed = changes(before, after)
     if changed:
         raise CheckFailed(

@@ -90,8 +90,9 @@ def bucket_bytes(subject: Subject, given_pool: bool) -> Evidence:
 
 
 def _growth(subject: Subject, buckets: list[dict[str, int]]) -> dict[str, int]:
+    base = subject.apart()
     live, taken = allocated(), reserved()
-    with subject.sibling(buckets=buckets, warm=False) as other:
+    with base.sibling(buckets=buckets, warm=False, same_module=True) as other:
         seen = other.warmup()
         return {"live": allocated() - live, "taken": reserved() - taken, "captures": seen.captures}
 
@@ -193,9 +194,10 @@ def close(subject: Subject) -> Evidence:
     If it fails: drop graphs, static inputs and outputs, and the pool; keep none of them in a cache or a closure.
     """
     _serve(subject, [subject.draw(subject.spec.buckets[0], "CG504")], 1)
+    base = subject.apart()
     with measuring(subject):
         before = allocated()
-        with subject.sibling(warm=False) as other:
+        with base.sibling(warm=False, same_module=True) as other:
             with log_graphs(other) as log:
                 other.warmup()
             for bucket in subject.spec.buckets:

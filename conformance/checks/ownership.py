@@ -22,15 +22,15 @@ def _one(_: AdapterSpec) -> Iterator[Case]:
 
 @check("CG302", "survive", "results survive a second runner on the same pool, its close and a collection", cases=_one)
 def survive(subject: Subject) -> Evidence:
-    """Contract: a result, and the runner that made it, outlive another runner that shares the pool: its warm-up, calls
-    and close.
+    """Contract: a result, and the runner that made it, outlive another runner that shares pool and module: its warm-up,
+    calls and close.
 
     Why it matters: one component's unload frees or overwrites memory that another one's graphs still read: 485 of 500
     requests were corrupt. https://github.com/sgl-project/sglang/issues/29216
 
-    How it is checked: results of every bucket from one runner are kept; a second runner on the same pool warms up,
-    serves every bucket and is closed; memory is collected and churned. The results must be what they were, and the
-    first runner must still replay, to the same samples.
+    How it is checked: results of every bucket from one runner are kept; a second runner on the same pool and module
+    warms up, serves every bucket and is closed; memory is collected and churned. The results must be what they were,
+    and the first runner must still replay, to the same samples.
 
     If it fails: clone results out of the pool, and keep every tensor that a graph reads alive as long as the graph.
     """
@@ -42,7 +42,7 @@ def survive(subject: Subject) -> Evidence:
         drawn = [first.draw(sizes, "CG302 kept") for sizes in everything]
         results = [graphed_call(first, "CG302", inputs)[0] for inputs in drawn]
         copies = [snapshot(result) for result in results]
-        with subject.sibling(pool=pool) as second:
+        with first.sibling(pool=pool, same_module=True) as second:
             _require_kept(everything, results, copies, "a second runner on the same pool was warmed up")
             for sizes in everything:
                 graphed_call(second, "CG302", second.draw(sizes, "CG302 second"))

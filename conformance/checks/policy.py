@@ -16,12 +16,10 @@ from conformance.evidence import call, graphed_call, located
 from conformance.instruments.graphlog import around_forward
 from conformance.instruments.malformed import malformed_inputs
 from conformance.instruments.outer_miss import require_outer_right, warm_inside
-from conformance.instruments.sweeps import full_and_padded, sizes_along
-from conformance.planner import coverage
+from conformance.instruments.sweeps import full_and_padded
 from conformance.spec import AdapterSpec
 from conformance.subject import Inputs, Subject
-from conformance.traces import Trace
-from runner import Bucket, GraphConfig
+from runner import GraphConfig
 
 _SWITCHES = {
     "enforce-eager": GraphConfig(enforce_eager=True),
@@ -106,8 +104,9 @@ def outer_capture_miss(subject: Subject) -> Evidence:
         require_outer_right(cold, sizes, "a call before warm-up")
         refused = warm_inside(cold, sizes)
         if not refused or cold.warmup().captures:
-            for bucket in subject.spec.buckets:
-                graphed_call(cold, "CG404", cold.draw(bucket, "CG404 after"))
+            with located("after the warm-up" if refused else "after a warm-up inside an outer capture"):
+                for bucket in subject.spec.buckets:
+                    graphed_call(cold, "CG404", cold.draw(bucket, "CG404 after"))
     again = Advice("the outer capture left the inner path in another state  (class F)", "touch nothing meanwhile")
     after, seen = graphed_call(subject, "CG404", inputs)
     require_equal("CG404", subject, after, before, again)
@@ -174,95 +173,6 @@ def _raises(function: Callable[..., Any], *arguments: Any) -> str:
     return ""
 
 
-@check("CG406", "cheapest-bucket", "a call is served by the bucket of least work that holds it", cases=_one)
-def cheapest_bucket(subject: Subject) -> Evidence:
-    """Contract: of the buckets that hold a call, the one that computes the least serves it.
-
-    Why it matters: a lookup that takes the first or the largest bucket is right, and pays for frames that nobody asked
-    for: half the throughput in one case. https://github.com/vllm-project/vllm/pull/36165
-
-    How it is checked: each bucket's graph is learned from a call that fills it; then every size along each axis, with
-    the others as each bucket has them, must be replayed by the graph of a bucket of least work.
-
-    If it fails: sort the buckets by the product of their sizes, and take the first that holds the call.
-    """
-    graphs: dict[Bucket, list[int]] = {}
-    for bucket in subject.table.buckets:
-        _, seen = graphed_call(subject, "CG406", subject.draw(bucket, "CG406 exact"))
-        graphs[bucket] = seen.replayed
-    for bucket, replayed in graphs.items():
-        for other in subject.table.buckets:
-            if other != bucket and graphs[other] == replayed and other.work != bucket.work:
-                raise _dearer(f"calls that fill {bucket} and {other} are replayed by one graph")
-    tried = set()
-    for bucket in subject.table.buckets:
-        for axis in subject.adapter.axes:
-            for size in sizes_along(subject.spec, axis):
-                sizes = {**bucket, axis: size}
-                best = subject.bucket_for(sizes)
-                if best is None or tuple(sizes.values()) in tried:
-                    continue
-                tried.add(tuple(sizes.values()))
-                _, seen = graphed_call(subject, "CG406", subject.draw(sizes, "CG406"))
-                used = [other for other, replayed in graphs.items() if replayed == seen.replayed]
-                if not any(other.work == best.work for other in used):
-                    raise _dearer(
-                        f"{cases.label(subject.spec, sizes)} was replayed by {' or '.join(map(str, used)) or 'none'}; "
-                        f"{best} holds it for less"
-                    )
-    return {"buckets": len(graphs), "sizes_tried": len(tried)}
-
-
-def _dearer(found: str) -> CheckFailed:
-    return CheckFailed(
-        "CG406",
-        found,
-        likely="the lookup takes the first or the largest bucket that holds the call  (class N)",
-        cure="sort the buckets by the product of their sizes, and take the first that holds the call",
-    )
-
-
-def _no_trace(spec: AdapterSpec) -> str | None:
-    return None if spec.trace else f"{spec.name} declares no trace of typical calls"
-
-
-@check("CG407", "hit-rate", "typical calls replay as often as the spec promises", cases=_one, not_applicable=_no_trace)
-def hit_rate(subject: Subject) -> Evidence:
-    """Contract: of the calls in the spec's trace, at least `min_hit_rate` are replayed.
-
-    Why it matters: buckets that miss real sizes by one leave most calls eager, and nothing is wrong but the bill: 39 %
-    were graphed in one case. https://github.com/sgl-project/sglang-omni/pull/886
-
-    How it is checked: each size of the trace is called once, on a runner with the buckets of production; replays are
-    observed, and weighed with how often the trace makes the call.
-
-    If it fails: declare buckets for the sizes that are missed, or correct the trace.
-    """
-    trace = subject.spec.trace or Trace.of()
-    with contextlib.ExitStack() as stack:
-        served = subject
-        if subject.spec.serving_buckets:
-            served = stack.enter_context(subject.sibling(buckets=subject.spec.serving_buckets))
-        missed = [one for one in trace.calls if not call(served, "CG407", served.draw(one.sizes, "CG407"))[1].replays]
-    rate = 1 - sum(one.count for one in missed) / trace.total
-    replayed = Trace(tuple(one for one in trace.calls if one not in missed))
-    if rate < subject.spec.min_hit_rate:
-        labels = [f"{cases.label(subject.spec, one.sizes)} ({one.count}×)" for one in missed]
-        raise CheckFailed(
-            "CG407",
-            f"{rate:.0%} of {trace.total} typical calls were replayed, {subject.spec.min_hit_rate:.0%} were promised; "
-            f"missed: {', '.join(labels[:4])}",
-            likely="no bucket holds these sizes, or the lookup does not find it  (class N)",
-            cure="declare buckets for the sizes that are missed, or correct the trace",
-        )
-    return {
-        "hit_rate": rate,
-        "padded_share": round(coverage(replayed, served.spec.buckets, served.adapter.axes).padded_share, 4),
-        "calls": trace.total,
-        "sizes": len(trace.calls),
-    }
-
-
 @check("CG408", "deployed-callable", "what is captured, what the fallback runs and the reference are one", cases=_one)
 def deployed_callable(subject: Subject) -> Evidence:
     """Contract: capture and fallback call the adapter's `forward`, which is the kit's reference: one callable, one
@@ -278,7 +188,8 @@ def deployed_callable(subject: Subject) -> Evidence:
     """
     outside: list[Sizes] = [case.arguments["sizes"] for case in cases.outside(subject.spec)][:2]
     what = subject.spec.captured(subject.adapter)[1]
-    with _counted_forward(subject) as counts, subject.sibling(warm=False) as other:
+    base = subject.apart()
+    with _counted_forward(subject, base) as counts, base.sibling(warm=False, same_module=True) as other:
         for who, sizes in [(other, dict(subject.spec.buckets[0])), *((subject, sizes) for sizes in outside)]:
             inputs: Inputs = who.draw(sizes, "CG408")
             expected = who.eager(inputs)
@@ -298,14 +209,16 @@ def deployed_callable(subject: Subject) -> Evidence:
 
 
 @contextlib.contextmanager
-def _counted_forward(subject: Subject) -> Iterator[dict[str, int]]:
+def _counted_forward(*subjects: Subject) -> Iterator[dict[str, int]]:
     counts = {"eager": 0, "captured": 0}
 
     def counted(forward: Any, tensors: tuple[torch.Tensor, ...]) -> Any:
         counts["captured" if torch.cuda.is_current_stream_capturing() else "eager"] += 1
         return forward(*tensors)
 
-    with around_forward(subject, counted):
+    with contextlib.ExitStack() as listening:
+        for one in {id(subject.adapter): subject for subject in subjects}.values():
+            listening.enter_context(around_forward(one, counted))
         yield counts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from conformance import cases
@@ -14,6 +14,7 @@ from conformance.observe import Seen
 from conformance.snapshots.files import SnapshotError, decode, fitting_record
 from conformance.snapshots.judgement import Judgement, judge, unheard
 from conformance.snapshots.record import spread
+from conformance.snapshots.store import Unused
 from conformance.snapshots.structure import changed_lines, describe, to_amber
 from conformance.snapshots.terms import SEED, why_no_output, why_no_structure
 from conformance.spec import AdapterSpec
@@ -22,22 +23,26 @@ from conformance.subject import Subject
 MAX_BUCKETS = 6
 """Of which outputs are kept, filled exactly and one short: twelve files an adapter at most."""
 BUCKETS = "buckets"
+UNUSED = "unused"
+"""The case of what is kept and no other case stands for."""
 
 
 def _calls(spec: AdapterSpec) -> Iterator[Case]:
-    """The bucket table; then each bucket filled, one short of it, and sizes that no bucket holds."""
+    """The bucket table; then each bucket filled, one short of it, sizes that no bucket holds, and what is unused."""
     yield Case(BUCKETS, {"name": BUCKETS, "sizes": {}})
     for family in (cases.exact, cases.one_short, cases.outside):
         for case in family(spec):
             yield Case(case.id, {"name": case.id, "sizes": case.arguments["sizes"]})
+    yield Case(UNUSED, {"name": UNUSED, "sizes": {}})
 
 
 def _heard(spec: AdapterSpec) -> Iterator[Case]:
-    """Some buckets filled exactly, and for each of them the call that is one short of it."""
+    """Some buckets filled exactly, for each of them the call that is one short of it, and what is unused."""
     kept = [dict(spec.buckets[index]) for index in spread(len(spec.buckets), MAX_BUCKETS)]
     for case in (*cases.exact(spec), *cases.one_short(spec)):
         if case.arguments.get("bucket", case.arguments["sizes"]) in kept:
             yield Case(case.id, {"name": case.id, "sizes": case.arguments["sizes"]})
+    yield Case(UNUSED, {"name": UNUSED, "sizes": {}})
 
 
 @check(
@@ -56,11 +61,14 @@ def structure(subject: Subject, name: str, sizes: Sizes) -> Evidence:
     both paths, is consistent, and its users hear it. https://github.com/sgl-project/sglang-omni/pull/886
 
     How it is checked: text in `snapshots/structure.ambr` beside the adapter, equal on every device. A call's replay is
-    told by its graph: the one that replays when its bucket is filled exactly. `--snapshot-update` writes what differs.
+    told by its graph: the one that replays when its bucket is filled exactly. `--snapshot-update` writes what differs,
+    and deletes what no case stands for: the case `unused` fails while there is any.
 
     If it fails: where the change is meant, run again with `--snapshot-update` and look at what it changes; where it is
     not, the lines that differ say what was lost.
     """
+    if name == UNUSED:
+        return _none_unused("CG902", subject.snapshots.unused_structures(_ids(_calls(subject.spec))))
     found = _table(subject.spec) if name == BUCKETS else _described(subject, sizes)
     kept = subject.snapshots.structure(name, found)
     text = to_amber(found)
@@ -129,11 +137,13 @@ def output(subject: Subject, name: str, sizes: Sizes) -> Evidence:
     How it is checked: one file a case in `snapshots/DEVICE-CLASS/` beside the adapter, of the tiny weights and inputs
     of seed 0: head, tail, a seeded sample, and log-mel bands of every row. A CPU's kernels vary by 4e-6. A snapshot of
     another device class is held to the loose limits that it records too, 1e-3 and 0.1 dB, and the evidence says so.
-    NaN and silence never match.
+    NaN and silence never match. A file that no case stands for fails the case `unused`.
 
     If it fails: the table says which metric is over its limit. Where the change is meant, listen, then run again with
     `--snapshot-update`, which writes only what is over its limits.
     """
+    if name == UNUSED:
+        return _none_unused("CG903", subject.snapshots.unused_outputs(_ids(_heard(subject.spec))))
     inputs = subject.draw(sizes, "snapshot")
     outputs, _ = graphed_call(subject, "CG903", inputs)
     found = fitting_record(subject, name, inputs, outputs)
@@ -154,6 +164,23 @@ def output(subject: Subject, name: str, sizes: Sizes) -> Evidence:
     if not judgement.matches:
         raise _drifted(judgement)
     return {"file": f"{kept.path.parent.name}/{kept.path.name}", "written": kept.written, **judgement.evidence()}
+
+
+def _ids(listed: Iterable[Case]) -> frozenset[str]:
+    return frozenset(case.id for case in listed if case.id != UNUSED)
+
+
+def _none_unused(code: str, unused: Unused) -> Evidence:
+    if unused.names and not unused.deleted:
+        count = f"{len(unused.names)} snapshots stand" if len(unused.names) > 1 else "a snapshot stands"
+        raise CheckFailed(
+            code,
+            f"{count} for no case any more: {', '.join(unused.names)}",
+            likely="a bucket was lost, or the cases of the adapter are others now",
+            cure="bring the bucket back; where it is meant, `--snapshot-update` deletes them",
+            evidence={"unused": list(unused.names)},
+        )
+    return {"deleted": list(unused.names)}
 
 
 def _drifted(judgement: Judgement) -> CheckFailed:

@@ -19,9 +19,9 @@ from conformance.catalogue import Case, CheckFailed, Evidence, Level, check
 from conformance.device import CUDA
 from conformance.evidence import call, graphed_call
 from conformance.instruments.footprint import allocated, measuring, reserved
-from conformance.report.document import kit_version
 from conformance.spec import AdapterSpec
 from conformance.subject import Subject
+from conformance.versions import kit_version
 from runner import Bucket, BucketTable
 
 EXACT, PADDED, FALLBACK = "exact", "padded", "fallback"
@@ -57,9 +57,10 @@ def speed(subject: Subject, sizes: Sizes) -> Evidence:
     bucket = BucketTable(subject.spec.serving_buckets or subject.spec.buckets, subject.adapter.axes).lookup(sizes)
     some = bucket or subject.spec.buckets[0]
     path = FALLBACK if bucket is None else EXACT if dict(bucket) == dict(sizes) else PADDED
+    base = subject.apart()
     with measuring(subject):
         before = _bytes()
-        with subject.sibling(buckets=[dict(some)], warm=False) as served:
+        with base.sibling(buckets=[dict(some)], warm=False, same_module=True) as served:
             started = time.perf_counter()
             served.warmup()
             torch.cuda.synchronize()

@@ -47,10 +47,11 @@ def audit_capture(subject: Subject, inputs: Inputs, sizes: Mapping[str, int]) ->
             calls.append((original, arguments))
         return original(*arguments)
 
-    with contextlib.ExitStack() as held, around_forward(subject, listen):
-        subject.eager(inputs)
+    base = subject.apart()
+    with contextlib.ExitStack() as held, around_forward(base, listen):
+        base.eager(inputs)
         if not calls:
-            held.enter_context(subject.sibling(buckets=[sizes]))
+            held.enter_context(base.sibling(buckets=[sizes], same_module=True))
         if not calls:
             raise RuntimeError(f"neither eager nor the warm-up calls {subject.spec.captured(subject.adapter)[1]!r}")
         return _capture(*calls[-1])

@@ -96,8 +96,8 @@ def _fail_a_capture(world: _World, sizes: Mapping[str, int], step: str) -> None:
         return forward(*tensors)
 
     with (
-        around_forward(world.first, refuse),
-        world.first.sibling(warm=False) as third,
+        around_forward(base := world.first.apart(), refuse),
+        base.sibling(warm=False, same_module=True) as third,
         contextlib.suppress(RuntimeError),
     ):
         third.warmup()

@@ -149,7 +149,7 @@ def lines(comparison: Comparison, changed_figures: int = 12) -> Iterator[str]:
         for difference in found:
             shown = difference.before if change is Change.NEWLY_PASSING else difference.after
             name = f"{difference.check}[{difference.case}]" if difference.case else difference.check
-            why = " ".join(shown.message.split()) if shown else "the check did not run"
+            why = " ".join(shown.told.split()) if shown else "the check did not run"
             yield f"  {name:<34} {'was: ' if change is Change.NEWLY_PASSING else ''}{why[:200]}"
     yield ""
     yield from _headlines(comparison)

@@ -7,39 +7,42 @@ others with one line.
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from conformance.outcome import CaseRecord, Outcome
 from conformance.report.files import ReportError, write_whole
 from conformance.report.speed import Benchmark, HistoryPoint
 from conformance.verdict import Verdict, judge, overall, sentence
+from conformance.versions import kit_version
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 KIND = "audiograph.conformance"
 SCHEMA = Path(__file__).with_name("schema.json")
 
 
 @dataclass(frozen=True)
 class SubjectReport:
-    """One adapter's part of a run."""
+    """One adapter's part of a run. `packages` are the versions of those that it needs, by name."""
 
     name: str
     verdict: Verdict
     sentence: str
     cases: tuple[CaseRecord, ...]
+    packages: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RunReport:
     """A run: its subjects, and what it ran with. `ended` is `complete`, or why it ended before its last case.
 
-    `benchmarks` and `history` are figures of speed, where somebody measured them.
+    `checkpoint` names the real weights, and is empty where they were tiny and random. `benchmarks` and `history` are
+    figures of speed, where somebody measured them.
     """
 
     subjects: tuple[SubjectReport, ...]
@@ -48,6 +51,7 @@ class RunReport:
     ended: str = "complete"
     created: str = ""
     kit: str = ""
+    checkpoint: str = ""
     benchmarks: tuple[Benchmark, ...] = ()
     history: tuple[HistoryPoint, ...] = ()
 
@@ -60,15 +64,25 @@ class RunReport:
 
 
 def make_report(
-    names: Sequence[str], records: Iterable[CaseRecord], *, seed: int, device: str, ended: str = "complete"
+    names: Sequence[str],
+    records: Iterable[CaseRecord],
+    *,
+    seed: int,
+    device: str,
+    ended: str = "complete",
+    checkpoint: str = "",
+    packages: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> RunReport:
-    """The report of a run from the records of its cases; a subject without any is part of it all the same."""
+    """The report of a run from the records of its cases; a subject without any is part of it all the same.
+
+    `packages` are the versions of what each subject needs, by the subject's name.
+    """
     kept = list(records)
     subjects = []
     for name in names:
         own = tuple(record for record in kept if record.adapter == name)
         said = sentence(name, own, seed=seed, stopped=ended != "complete")
-        subjects.append(SubjectReport(name, judge(record.outcome for record in own), said, own))
+        subjects.append(SubjectReport(name, judge(record.outcome for record in own), said, own, packages.get(name, {})))
     return RunReport(
         tuple(subjects),
         seed=seed,
@@ -76,15 +90,8 @@ def make_report(
         ended=ended,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         kit=kit_version(),
+        checkpoint=checkpoint,
     )
-
-
-def kit_version() -> str:
-    """The installed version, or what a checkout that is not installed can say."""
-    try:
-        return importlib.metadata.version("audiograph")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def to_document(report: RunReport) -> dict[str, Any]:
@@ -96,6 +103,7 @@ def to_document(report: RunReport) -> dict[str, Any]:
         "created": report.created,
         "seed": report.seed,
         "device": report.device,
+        "checkpoint": report.checkpoint,
         "ended": report.ended,
         "verdict": report.verdict.value,
         "checks": {record.check: record.title for subject in report.subjects for record in subject.cases},
@@ -104,6 +112,7 @@ def to_document(report: RunReport) -> dict[str, Any]:
                 "name": subject.name,
                 "verdict": subject.verdict.value,
                 "sentence": subject.sentence,
+                "packages": dict(subject.packages),
                 "cases": [_case(record) for record in subject.cases],
             }
             for subject in report.subjects
@@ -125,7 +134,7 @@ def _case(record: CaseRecord) -> dict[str, Any]:
     return plain
 
 
-_MAY_BE_LEFT_OUT = ("message", "likely", "cure", "evidence")
+_MAY_BE_LEFT_OUT = ("message", "likely", "cure", "evidence", "known")
 
 
 def _finite(value: Any) -> Any:
@@ -152,6 +161,7 @@ def from_document(found: Any, where: str) -> RunReport:
                 Verdict(subject["verdict"]),
                 subject["sentence"],
                 tuple(_record(subject["name"], case, found["checks"]) for case in subject["cases"]),
+                _texts(subject["packages"]),
             )
             for subject in found["subjects"]
         )
@@ -162,6 +172,7 @@ def from_document(found: Any, where: str) -> RunReport:
             ended=found["ended"],
             created=found["created"],
             kit=found["kit"],
+            checkpoint=found["checkpoint"],
             benchmarks=tuple(Benchmark.of(row) for row in found.get("benchmarks", ())),
             history=tuple(HistoryPoint.of(row) for row in found.get("history", ())),
         )
@@ -179,10 +190,17 @@ def _record(adapter: str, case: Mapping[str, Any], checks: Mapping[str, str]) ->
     return record
 
 
+def _texts(found: Any) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise TypeError(f"expected texts by name, found {found!r}")
+    return found
+
+
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("adapter", "check", "title", "case", "message", "likely", "cure", "machine", "torch"), str),
     "repeat": str,
     "evidence": Mapping,
+    "known": Mapping,
     "planned": int,
     "seconds": (int, float),
 }

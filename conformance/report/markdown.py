@@ -7,16 +7,30 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from conformance.handbook import FAMILIES
+from conformance.handbook import FAMILIES, spelled_out
 from conformance.outcome import CaseRecord
 from conformance.report.document import RunReport
 from conformance.report.files import write_whole
-from conformance.report.summary import Cause, Cell, State, causes, cell_of, checks_of, family_of, headline, one_line
+from conformance.report.summary import (
+    COMPARED,
+    KNOWN,
+    Cause,
+    Cell,
+    State,
+    causes,
+    cell_of,
+    checks_of,
+    conditions,
+    family_of,
+    headline,
+    one_line,
+)
 from conformance.verdict import Verdict
 
 LIMIT = 1024 * 1024  # bytes of a step summary; GitHub shows none of a longer one
 _NOTE_BYTES = 400
-_ALIKE = 20  # further cases of one cause that are told in full
+_ALIKE = 20  # further cases of one cause that are told
+_BRIEF = 240  # characters of what each of them found
 
 _MARKS = {
     State.FAIL: "❌",
@@ -34,7 +48,14 @@ def markdown(report: RunReport, limit: int = LIMIT) -> str:
     """The summary, of at most `limit` bytes: failures that do not fit are counted at its end."""
     mark = {Verdict.CONFORMANT: "✅", Verdict.NOT_CONFORMANT: "❌", Verdict.INCONCLUSIVE: "❔"}[report.verdict]
     sentences = (f"- {escaped(subject.sentence)}" for subject in report.subjects)
-    head = [f"## {mark} {report.verdict.value}", "", escaped(headline(report)), "", *sentences, "", *_table(report), ""]
+    stands = "; ".join(f"{label} {words}" for label, words in conditions(report).items())
+    head = [
+        *(f"## {mark} {report.verdict.value}", "", f"{escaped(headline(report))} {escaped(COMPARED)}", ""),
+        *(f"Run {escaped(stands)}.", "", *sentences, ""),
+        *_table(report),
+    ]
+    if any(record.known for subject in report.subjects for record in subject.cases):
+        head += [f"{_MARKS[State.KNOWN]} {escaped(KNOWN)}", ""]
     text = "\n".join(head)
     size, left_out = len(text.encode()), 0
     parts = [text]
@@ -68,6 +89,11 @@ def _table(report: RunReport) -> Iterator[str]:
             cell_of([record for record in subject.cases if family_of(record.check) == family]) for family in families
         ]
         yield f"| {code(subject.name, table=True)} | " + " | ".join(map(_cell, cells)) + " |"
+    yield ""
+    yield "Cases that passed, of those that apply, by family of checks. " + " ".join(
+        f"{mark} {state.value}" for state, mark in _MARKS.items() if mark
+    )
+    yield ""
 
 
 def _cell(cell: Cell) -> str:
@@ -84,11 +110,11 @@ def _block(cause: Cause) -> str:
         count = len(cause.others)
         checks = ", ".join(dict.fromkeys(record.code for record in cause.others))
         lines += ["", f"<details><summary>{count} more failing for the same cause, in {checks}</summary>", ""]
-        for record in cause.others[:_ALIKE]:
-            lines += ["", f"**{code(record.id)}**", "", *_rows(record)]
+        told = cause.others[:_ALIKE]
+        lines += [f"- {code(record.id.removeprefix(f'{record.adapter}/'))}: {_briefly(record)}" for record in told]
         if count > _ALIKE:
-            lines += ["", f"and {count - _ALIKE} more, in the JSON report"]
-        lines += ["", "</details>"]
+            lines.append(f"- and {count - _ALIKE} more, in the JSON report")
+        lines += [*_command("\n".join(one_line(record.repeat) for record in told if record.repeat)), "", "</details>"]
     return "\n".join(lines) + "\n"
 
 
@@ -96,14 +122,37 @@ def _state(record: CaseRecord) -> State:
     return cell_of([record]).state
 
 
+def _briefly(record: CaseRecord) -> str:
+    text = one_line(record.message)
+    return escaped(text if len(text) <= _BRIEF else text[:_BRIEF].rpartition(" ")[0] + " …")
+
+
 def _rows(record: CaseRecord) -> Iterator[str]:
-    told = {"promise": record.title, "found": record.message, "likely": record.likely, "cure": record.cure}
+    likely, kinds = spelled_out(record.likely)
+    if record.known:
+        reason, issue, until = (record.known[name] for name in ("reason", "issue", "until"))
+        yield f"- **known** {escaped(reason)} See {_link(issue)}, known until {escaped(until)}"
+    told = {
+        "found": record.message,
+        "promise": record.title,
+        "likely": f"{likely} (kind of mistake: {'; '.join(kinds)})" if kinds else likely,
+        "cure": record.cure,
+    }
     for label, value in told.items():
         if value:
             yield f"- **{label}** {escaped(value)}"
-    if record.repeat:
-        fence = "`" * max(3, _longest_ticks(record.repeat) + 1)
-        yield from ("", f"{fence}sh", one_line(record.repeat), fence)
+    yield from _command(one_line(record.repeat))
+
+
+def _link(address: str) -> str:
+    return f"<{address}>" if re.fullmatch(r"https://[^\s<>\\]+", address) else escaped(address)
+
+
+def _command(text: str) -> Iterator[str]:
+    """A block of shell, which no backtick in it ends."""
+    if text:
+        fence = "`" * max(3, _longest_ticks(text) + 1)
+        yield from ("", f"{fence}sh", text, fence)
 
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")

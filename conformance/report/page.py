@@ -9,20 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.handbook import FAMILIES
+from conformance.handbook import FAMILIES, spelled_out
 from conformance.outcome import CaseRecord, Outcome
 from conformance.report.document import RunReport, SubjectReport
 from conformance.report.files import ReportError, write_whole
 from conformance.report.summary import (
+    COMPARED,
+    KNOWN,
     Cause,
     Cell,
     State,
     causes,
     cell_of,
     checks_of,
+    conditions,
     family_of,
     headline,
-    machines,
+    headline_of,
+    one_line,
     state_of,
 )
 
@@ -31,6 +35,7 @@ _PICTURES = 60  # of one page, so that a run in which all fails is a page that o
 _PICTURES_ALIKE = 2  # of further cases of one cause
 _ALIKE = 30  # further cases of one cause that are listed
 _HEADLINE = 160  # characters
+_SHORT = 110  # characters
 _OPEN_SUBJECTS = 4  # up to so many are shown unfolded
 
 
@@ -44,7 +49,7 @@ class Told:
 
     @property
     def headline(self) -> str:
-        """What was found, in one line that can be read at a glance; :attr:`rest` goes on where it ends."""
+        """What is told first, in one line that can be read at a glance; :attr:`rest` goes on where it ends."""
         return self._parts[0]
 
     @property
@@ -53,7 +58,7 @@ class Told:
 
     @property
     def _parts(self) -> tuple[str, str]:
-        first, _, rest = self.record.message.strip().partition("\n")
+        first, _, rest = headline_of(self.record).strip().partition("\n")
         if len(first) <= _HEADLINE:
             return first, rest
         ends = [found.end() for found in re.finditer(r"[.;:,] ", first[:_HEADLINE])]
@@ -119,7 +124,7 @@ def page(report: RunReport) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters |= {"prose": _prose, "bytes": human_bytes}
+    environment.filters |= {"prose": _prose, "bytes": human_bytes, "short": _short, "spelled": spelled_out}
     text: str = environment.get_template("report.html.j2").render(_context(report))
     return text
 
@@ -136,7 +141,9 @@ def _context(report: RunReport) -> dict[str, Any]:
     return {
         "report": report,
         "headline": headline(report),
-        "machines": machines(records),
+        "conditions": conditions(report),
+        "compared": COMPARED,
+        "about_known": KNOWN if any(record.known for record in records) else "",
         "failing": [
             (subject, [view for view in told if view.cause.subject == subject.name])
             for subject in report.subjects
@@ -250,6 +257,16 @@ def human_bytes(count: float) -> str:
 
 
 _MARKUP = re.compile(r"`([^`]+)`|(https://[^\s<>\"')]+[^\s<>\"').,;])")
+
+
+def _short(record: CaseRecord) -> str:
+    """What is told first of a case, cut to one line: for lists."""
+    text = one_line(headline_of(record)).replace("`", "")
+    if len(text) <= _SHORT:
+        return text
+    clauses = [found.start() for found in re.finditer(r"[.;:,]? \(|[.;:,] ", text[:_SHORT])]
+    end = clauses[-1] if clauses and clauses[-1] > _SHORT // 2 else text.rfind(" ", 0, _SHORT)
+    return text[: end if end > 0 else _SHORT] + "…"
 
 
 def _prose(text: str) -> Any:

@@ -181,6 +181,34 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+def headline_of(record: CaseRecord) -> str:
+    """What is told first of a failing case: why it is known, in a person's words, or what was found."""
+    return record.known.get("reason", record.message)
+
+
+COMPARED = (
+    "Each subject is a module that answers calls from CUDA graphs; it is held against the same module run eagerly, on "
+    "the same inputs."
+)
+KNOWN = (
+    "A known failure is one that the adapter's expectations.toml declares, with a reason, an issue and a last day. It "
+    "is a failure all the same."
+)
+
+
+def conditions(report: RunReport) -> dict[str, str]:
+    """What the run stands on: machine, packages, weights, seed."""
+    records = [record for subject in report.subjects for record in subject.cases]
+    packages = {f"{name} {version}" for subject in report.subjects for name, version in subject.packages.items()}
+    told = {
+        "on": machines(records),
+        "package": ", ".join(sorted(packages)),
+        "weights": report.checkpoint or "tiny and random",
+        "seed": str(report.seed),
+    }
+    return {label: words for label, words in told.items() if words}
+
+
 def one_line(text: str) -> str:
     return " ".join(text.split())
 

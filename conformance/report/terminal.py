@@ -101,7 +101,7 @@ def close_run(reporter: Any, kit: KitSession, records: Sequence[CaseRecord], exi
         name = adapter.spec.name
         own = [record for record in records if record.adapter == name]
         verdicts[name] = judge(record.outcome for record in own)
-        for note in loose_notes(own):
+        for note in snapshot_notes(own):
             _write(reporter, f"{name}: {note}", None)
         _write(reporter, sentence(name, own, seed=kit.options.seed, stopped=stopped), verdicts[name])
     run = overall(verdicts.values())
@@ -124,15 +124,19 @@ def tell_unwritten(reporter: Any, lines: Sequence[str]) -> None:
             reporter.write_line(f"ERROR: {line}", bold=True, red=True)
 
 
-def loose_notes(records: Sequence[CaseRecord]) -> list[str]:
-    """What a reader must know of snapshots that were compared at the loose tier: they are another device's."""
+def snapshot_notes(records: Sequence[CaseRecord]) -> list[str]:
+    """What a reader must know of snapshots: those compared at the loose tier, another device's; and those deleted."""
+    notes = []
     loose = [record for record in records if record.evidence.get("tier") == "loose"]
-    classes = sorted({str(record.evidence.get("against")) for record in loose})
-    if not loose:
-        return []
-    skipped = sum("uncompared" in record.evidence for record in loose)
-    but = f", {skipped} by lengths and loudness alone" if skipped else ""
-    return [f"{len(loose)} snapshots of {' and '.join(classes)} were compared at the loose tier{but}"]
+    if loose:
+        classes = sorted({str(record.evidence.get("against")) for record in loose})
+        skipped = sum("uncompared" in record.evidence for record in loose)
+        but = f", {skipped} by lengths and loudness alone" if skipped else ""
+        notes.append(f"{len(loose)} snapshots of {' and '.join(classes)} were compared at the loose tier{but}")
+    deleted = [str(name) for record in records for name in record.evidence.get("deleted", ())]
+    if deleted:
+        notes.append(f"deleted, for no case stands for it any more: {', '.join(deleted)}")
+    return notes
 
 
 def _write(reporter: Any, line: str, verdict: Verdict | None) -> None:

@@ -1,13 +1,14 @@
 """syrupy, taught where an adapter's snapshots lie and when two of them match.
 
 By itself syrupy keeps snapshots beside the test module, which is the kit's own for every adapter: it would write into
-site-packages, and delete one adapter's snapshots while another's are tested. So the place comes from the test item, and
-what is unused is what no case of that adapter stands for, whichever cases were selected or reached their snapshot.
+site-packages, and delete one adapter's snapshots while another's are tested. So the place comes from the test item.
+
+What is unused is what no case of that adapter stands for, whichever cases were selected or reached their snapshot. A
+case of the check judges it, so that verdict, reports and exit code agree; syrupy is told of nothing that is unused.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from syrupy.data import Snapshot, SnapshotCollection, SnapshotCollections
+from syrupy.data import SnapshotCollection, SnapshotCollections
 from syrupy.exceptions import TaintedSnapshotError
 from syrupy.extensions.amber import AmberDataSerializer, AmberSnapshotExtension
 from syrupy.extensions.base import AbstractSyrupyExtension
@@ -23,23 +24,28 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension
 from syrupy.location import PyTestLocation
 from syrupy.session import SnapshotSession
 
-from conformance.snapshots.files import SnapshotError, decode, encode, is_snapshot, write_bytes
+from conformance.snapshots.files import SnapshotError, decode, encode, write_bytes
 from conformance.snapshots.judgement import judge
 from conformance.snapshots.record import Record
-from conformance.snapshots.store import Recalled, read_structure
+from conformance.snapshots.store import (
+    Recalled,
+    Unused,
+    outputs_beside,
+    read_structure,
+    structure_file,
+    structures_beside,
+)
 from conformance.snapshots.structure import changed_lines
 from conformance.snapshots.terms import OUTPUT_SUFFIX, STRUCTURE_FILE, output_folder
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the snapshot of one test item lies. `cases` are the ids of all cases of its check, `check` its name."""
+    """Where the snapshot of one test item lies."""
 
     folder: Path
     files: Path
     case: str
-    check: str
-    cases: frozenset[str]
 
 
 PLACE = pytest.StashKey[Place]()
@@ -52,7 +58,7 @@ def _place(test_location: PyTestLocation) -> Place | None:
 
 
 class _BesideTheAdapter(AbstractSyrupyExtension):
-    """What both kinds of file have in common: the place, and which of the files there are unused."""
+    """What both kinds of file have in common: the place."""
 
     write_immediately = True  # an error of the file system is then the case's, not the session's
 
@@ -74,22 +80,8 @@ class _BesideTheAdapter(AbstractSyrupyExtension):
     def discover_snapshots(
         self, *, test_location: PyTestLocation, ignore_extensions: list[str] | None = None
     ) -> SnapshotCollections:
-        """The snapshots that stand for no case of the adapter. Those that do are never unused."""
-        found = SnapshotCollections()
-        place = _place(test_location)
-        if place is None:
-            return found
-        for path, names in self._kept(place):
-            collection = SnapshotCollection(location=str(path))
-            for name in names - {_name(place.check, case) for case in place.cases}:
-                collection.add(Snapshot(name=name))
-            if collection.has_snapshots:
-                found.add(collection)
-        return found
-
-    def _kept(self, place: Place) -> Iterator[tuple[Path, set[str]]]:
-        """The files of this kind, each with the names of the snapshots in it."""
-        raise NotImplementedError
+        """None: syrupy would call those unused whose case was not selected or failed before it was compared."""
+        return SnapshotCollections()
 
 
 class OutputExtension(_BesideTheAdapter, SingleFileSnapshotExtension):
@@ -127,11 +119,6 @@ class OutputExtension(_BesideTheAdapter, SingleFileSnapshotExtension):
         data = next(iter(snapshot_collection)).data
         write_bytes(Path(snapshot_collection.location), data if isinstance(data, bytes) else b"")
 
-    def _kept(self, place: Place) -> Iterator[tuple[Path, set[str]]]:
-        for path in place.folder.glob(f"*/*.{OUTPUT_SUFFIX}"):
-            if is_snapshot(path):
-                yield path, {_name(place.check, path.stem)}
-
 
 class StructureExtension(_BesideTheAdapter, AmberSnapshotExtension):
     """One amber file an adapter, compared as text."""
@@ -164,15 +151,6 @@ class StructureExtension(_BesideTheAdapter, AmberSnapshotExtension):
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
         yield from changed_lines(str(serialized_data), str(snapshot_data))
 
-    def _kept(self, place: Place) -> Iterator[tuple[Path, set[str]]]:
-        path = place.folder / f"{STRUCTURE_FILE}.{self.file_extension}"
-        with contextlib.suppress(SnapshotError):  # the cases that read it say so
-            yield path, set(read_structure(path))
-
-
-def _name(check: str, case: str) -> str:
-    return f"{check}[{case}]"
-
 
 class SyrupyStore:
     """The snapshots of one test item, through syrupy: its options, its report and its exit codes hold.
@@ -180,10 +158,10 @@ class SyrupyStore:
     It makes the assertion itself, where the fixture `snapshot` may be an author's own.
     """
 
-    def __init__(self, item: pytest.Item, session: SnapshotSession, folder: Path, check: str, cases: frozenset[str]):
-        self._item, self._session = item, session
-        self._folder, self._check, self._cases = folder, check, cases
+    def __init__(self, item: pytest.Item, session: SnapshotSession, folder: Path):
+        self._item, self._session, self._folder = item, session, folder
         option = item.config.option
+        self._cleans = bool(option.update_snapshots and not option.no_cleanup)
         self._update, self._new_only = bool(option.update_snapshots), bool(option.update_new_snapshots_only)
 
     def output(self, name: str, found: Record) -> Recalled:
@@ -193,8 +171,22 @@ class SyrupyStore:
     def structure(self, name: str, found: Mapping[str, Any]) -> Recalled:
         return self._recall(StructureExtension, self._folder, name, found)
 
+    def unused_outputs(self, cases: frozenset[str]) -> Unused:
+        found = outputs_beside(self._folder, cases)
+        if self._cleans:
+            for path in found:
+                path.unlink(missing_ok=True)
+        return Unused(tuple(f"{path.parent.name}/{path.name}" for path in found), self._cleans)
+
+    def unused_structures(self, cases: frozenset[str]) -> Unused:
+        found = structures_beside(self._folder, cases)
+        if self._cleans and found:
+            file = str(structure_file(self._folder))
+            StructureExtension().delete_snapshots(snapshot_location=file, snapshot_names=set(found))
+        return Unused(tuple(found), self._cleans)
+
     def _recall(self, extension: type[AbstractSyrupyExtension], files: Path, name: str, found: Any) -> Recalled:
-        self._item.stash[PLACE] = Place(self._folder, files, name, self._check, self._cases)
+        self._item.stash[PLACE] = Place(self._folder, files, name)
         assertion = SnapshotAssertion(
             session=self._session,
             extension_class=extension,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from conformance.snapshots.files import SnapshotError
+from conformance.snapshots.files import SnapshotError, is_snapshot
 from conformance.snapshots.record import Record
 from conformance.snapshots.terms import OUTPUT_SUFFIX, STRUCTURE_FILE, UPDATE, output_folder
 
@@ -34,6 +34,14 @@ class Recalled:
         return self.data
 
 
+@dataclass(frozen=True)
+class Unused:
+    """Snapshots of a check for which no case stands any more: files, or entries of a file. `deleted`: they are gone."""
+
+    names: tuple[str, ...]
+    deleted: bool = False
+
+
 class SnapshotStore(Protocol):
     """What a subject keeps its snapshots in. `name` is a case id of the check that asks."""
 
@@ -42,6 +50,12 @@ class SnapshotStore(Protocol):
 
     def structure(self, name: str, found: Mapping[str, Any]) -> Recalled:
         """The text that is kept for `found`, likewise."""
+
+    def unused_outputs(self, cases: frozenset[str]) -> Unused:
+        """What is kept of outputs for none of `cases`, on any device; a store of a run that updates deletes it."""
+
+    def unused_structures(self, cases: frozenset[str]) -> Unused:
+        """What is kept of structures for none of `cases`, likewise."""
 
 
 class FileStore:
@@ -59,11 +73,35 @@ class FileStore:
             return Recalled(path, None, error=error)
 
     def structure(self, name: str, found: Mapping[str, Any]) -> Recalled:
-        path = self.folder / f"{STRUCTURE_FILE}.ambr"
+        path = structure_file(self.folder)
         try:
             return Recalled(path, read_structure(path).get(structure_name(name)))
         except (OSError, SnapshotError) as error:
             return Recalled(path, None, error=error)
+
+    def unused_outputs(self, cases: frozenset[str]) -> Unused:
+        return Unused(tuple(f"{path.parent.name}/{path.name}" for path in outputs_beside(self.folder, cases)))
+
+    def unused_structures(self, cases: frozenset[str]) -> Unused:
+        return Unused(tuple(structures_beside(self.folder, cases)))
+
+
+def outputs_beside(folder: Path, cases: frozenset[str]) -> list[Path]:
+    """The files of outputs, of every device class, that are of none of `cases`; others are nobody's."""
+    found = sorted(folder.glob(f"*/*.{OUTPUT_SUFFIX}"))
+    return [path for path in found if path.stem not in cases and is_snapshot(path)]
+
+
+def structures_beside(folder: Path, cases: frozenset[str]) -> list[str]:
+    """The entries of `structure.ambr` that are of none of `cases`; of a file that cannot be read its cases tell."""
+    try:
+        return sorted(set(read_structure(structure_file(folder))) - {structure_name(case) for case in cases})
+    except SnapshotError:
+        return []
+
+
+def structure_file(folder: Path) -> Path:
+    return folder / f"{STRUCTURE_FILE}.ambr"
 
 
 def structure_name(case: str) -> str:

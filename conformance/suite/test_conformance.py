@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from conformance.bench.timer import PytestTimer
-from conformance.session import KitSession, SuiteCase
+from conformance.listing import SuiteCase
+from conformance.session import KitSession
 
 
 def test_conformance(kit: KitSession, suite_case: SuiteCase) -> None:

@@ -34,10 +34,9 @@ def codes(rows: int, frames: int) -> torch.Tensor:
     return torch.randint(0, 32, (rows, frames), generator=torch.Generator().manual_seed(rows))
 
 
-def test_the_real_module_passes_every_check(pytester: pytest.Pytester) -> None:
-    records, exit_code = run_suite(pytester, "--adapter=mimo_audio")
+def test_serving_is_mostly_replayed(pytester: pytest.Pytester) -> None:
+    records, exit_code = run_suite(pytester, "--adapter=mimo_audio", "-k", "CG407")
     assert exit_code == 0
-    assert {record.outcome for record in records} == {Outcome.PASS, Outcome.NOT_APPLICABLE}
     [served] = [record.evidence for record in records if record.check == "CG407-hit-rate"]
     assert 0.75 <= served["hit_rate"] < 1.0  # last chunks of a request are of any length
 

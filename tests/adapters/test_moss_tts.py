@@ -21,15 +21,15 @@ def imported_once() -> None:
     importlib.import_module("vllm_omni")
 
 
-def test_the_real_module_passes_every_check(pytester: pytest.Pytester) -> None:
-    records, exit_code = run_suite(pytester, "--adapter=moss_tts")
+def test_every_parity_of_the_real_module_is_of_a_replay(pytester: pytest.Pytester) -> None:
+    parity = "CG201 or CG202 or CG203 or CG204"
+    records, exit_code = run_suite(pytester, "--adapter=moss_tts", "-k", f"{parity} or CG214 or CG309 or CG310")
     assert exit_code == 0
-    assert {record.outcome for record in records} == {Outcome.PASS, Outcome.NOT_APPLICABLE}
     left_out = [record.code for record in records if record.outcome is Outcome.NOT_APPLICABLE]
     assert left_out == ["CG214", "CG309", "CG310"]  # it claims neither streaming nor state in slots
-    parity = [record for record in records if record.check[:5] in ("CG201", "CG202", "CG203", "CG204")]
-    assert parity
-    assert all(record.evidence["replays"] for record in parity)
+    compared = [record for record in records if record.code in parity]
+    assert len(compared) > 20
+    assert all(record.outcome is Outcome.PASS and record.evidence["replays"] for record in compared)
 
 
 def test_a_checkpoint_is_loaded_by_the_models_own_loader(pytester: pytest.Pytester, tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from conformance.bench.measure import Times
+from conformance.bench.measure import Rounds, Times
 from conformance.bench.timer import PlainTimer
 from conformance.catalogue import CheckFailed, Level, Machine, load_catalogue
 from conformance.checks.speed import judge_times
 from conformance.cli import main
+from conformance.emulation import emulated_cuda
 from conformance.outcome import Outcome
 from conformance.report.document import read_report
 
@@ -57,6 +58,9 @@ def test_a_benchmark_run_counts_what_replays_save_and_ends_with_the_sentence(pyt
         assert (figures["captures_after_warmup"], figures["bytes_grown"]) == (0, 0)
         assert len(figures["costs"]) >= row["stats"]["rounds"] >= 20
         assert figures["device"] == "emulated"
+        for least, middle, most in (("ratio_q1", "ratio", "ratio_q3"), ("eager_q1", "eager_median", "eager_q3")):
+            assert 0 < figures[least] <= figures[middle] <= figures[most]
+        assert ("capture_seconds" in figures) == ("capture_bytes" in figures) == replays
     assert found["b3-f8"]["extra_info"]["padded_share"] == 0.25
     assert found["b3-f8"]["extra_info"]["bucket"] == "b4-f8"
     assert found["b3-f8"]["extra_info"]["capture_bytes"] > 0
@@ -73,6 +77,21 @@ def test_a_distributed_benchmark_run_is_refused_in_one_line(pytester: pytest.Pyt
 def test_rounds_are_even_and_within_their_bounds() -> None:
     timer = PlainTimer(seconds=1.0, fewest=5, most=99)
     assert [timer.rounds(each) for each in (10.0, 0.1, 1e-9)] == [6, 10, 100]
+
+
+def test_eager_and_graphed_calls_take_turns_at_going_first() -> None:
+    said: list[str] = []
+    subject: Any = SimpleNamespace(
+        fresh_start=lambda: None, raw=lambda _: said.append("g"), eager_as_served=lambda _: said.append("e")
+    )
+    with emulated_cuda():
+        rounds = Rounds(subject, {}, None)
+        for _ in range(4):
+            rounds.before()
+            rounds.graphed()
+            rounds.after()
+    assert "".join(said) == "eggeegge"
+    assert len(rounds.times.eager) == len(rounds.times.graphed) == 4
 
 
 def test_ratios_are_taken_round_by_round() -> None:

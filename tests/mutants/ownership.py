@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from runner import CapturedMinusPadding, GraphRunner, InputSpec, OutputSpec
 from tests.mutants.base import HOP, Mutant, ReferenceAdapter, ReferenceSpec, with_adapter, with_runner
@@ -61,6 +63,47 @@ class _AnswersTwice(GraphRunner):
             return self.last[1]
         self.last = (codes.clone(), result)
         return result
+
+
+class _Scaled(nn.Module):
+    """The codec, whose samples are scaled by a table that is no parameter."""
+
+    def __init__(self, codec: Any) -> None:
+        super().__init__()
+        self.codec, self.n_vq = codec, codec.n_vq
+        self.table = torch.full((1,), 0.5, device=next(codec.parameters()).device)
+
+    def forward(self, codes: torch.Tensor) -> torch.Tensor:
+        wav: torch.Tensor = self.codec(codes)
+        return wav * self.table.to(wav.dtype)
+
+
+class _MakesTablesAnew(GraphRunner):
+    """Warm-up makes the module's table anew, and what earlier graphs read is given to others."""
+
+    def warmup(self) -> None:
+        adapter: Any = self._adapter
+        module = adapter.module
+        if not self._graphs and not torch.cuda.is_current_stream_capturing():
+            old, module.table = module.table, module.table.clone()
+            super().warmup()
+            old.fill_(9.0)
+        else:
+            super().warmup()
+
+
+class MakesTablesAnew(with_runner(_MakesTablesAnew, "MakesTablesAnew", "")):  # type: ignore[misc]
+    """A second wrapper around one module takes the tables away that the first one's graphs read, as vllm-omni's around
+    BigVGAN does. It says that it cannot share its module, so that the sharing fails, and nothing beside it.
+
+    https://github.com/vllm-project/vllm-omni/blob/v0.30.0/vllm_omni/model_executor/models/indextts2/bigvgan_cuda_graph.py
+    """
+
+    name = "MakesTablesAnew"
+    shares_module = False
+
+    def build(self, device: torch.device, checkpoint: Path | None) -> Any:
+        return self.adapter(_Scaled(super().build(device, checkpoint).module))
 
 
 class KeepsTailOfReturnedResult(ReferenceAdapter):
@@ -121,6 +164,7 @@ MUTANTS = tuple(
             ),
             "CG303 CG504",
         ),
+        (MakesTablesAnew, "CG302"),
         (with_adapter(ReferenceSpec, KeepsTailOfReturnedResult), "CG303 CG504"),
         (with_adapter(ReferenceSpec, BlanksCallersLastFrame), "CG304 CG401"),
         (with_adapter(ReferenceSpec, PassesCodesThrough), "CG303 CG304"),

@@ -154,7 +154,7 @@ MUTANTS = tuple(
         (Louder, "CG903"),
         (OtherCodebook, "CG903"),
         (ShorterHead, "CG902 CG903"),
-        (LostBucket, "CG902"),
+        (LostBucket, "CG902 CG903"),
         (with_adapter(KeptSpec, ResultInADict), "CG902"),
         (
             with_runner(

@@ -118,10 +118,10 @@ def test_the_schema_describes_what_is_written() -> None:
     ("text", "words"),
     [
         ("", "not a whole JSON document"),
-        ('{"kind": "audiograph.conformance", "schema": 1', "not a whole JSON document"),
+        ('{"kind": "audiograph.conformance", "schema": 2', "not a whole JSON document"),
         ("[]", "expected a report of `pytest --adapter=NAME --conformance-json=FILE`"),
-        ('{"kind": "audiograph.conformance", "schema": 99}', "schema version 99; this audiograph reads 1"),
-        ('{"kind": "audiograph.conformance", "schema": 1}', "damaged: KeyError: 'subjects'"),
+        ('{"kind": "audiograph.conformance", "schema": 99}', "schema version 99; this audiograph reads 2"),
+        ('{"kind": "audiograph.conformance", "schema": 2}', "damaged: KeyError: 'subjects'"),
     ],
 )
 def test_a_report_that_is_none_is_one_line(

@@ -13,6 +13,7 @@ import pytest
 from conformance import cli
 from conformance.report.document import SCHEMA, read_report, to_document, write_report
 from conformance.report.files import ReportError, require_apart, require_writable, write_whole
+from conformance.report.writers import WRITERS
 from tests.report.made_up import report
 
 
@@ -37,7 +38,9 @@ def test_a_report_with_pictures_and_figures_comes_back_and_is_as_the_schema_says
         (lambda d: d["subjects"][0]["cases"][0].update(outcome="FINE"), "damaged: KeyError: 'FINE'"),
         (lambda d: d["subjects"][0].update(cases=3), "damaged: TypeError"),
         (lambda d: d.update(checks={}), "damaged: KeyError: 'CG001-manifest'"),
-        (lambda d: d.update(schema=2), "schema version 2; this audiograph reads 1"),
+        (lambda d: d.update(schema=1), "schema version 1; this audiograph reads 2"),
+        (lambda d: d["subjects"][0].update(packages=["x"]), "damaged: TypeError: expected texts by name"),
+        (lambda d: d["subjects"][0]["cases"][0].update(known="so"), "known of CG001-manifest[b1-f4] is 'so'"),
     ],
 )
 def test_a_damaged_report_is_one_line(
@@ -64,6 +67,15 @@ def test_every_report_is_made_from_a_saved_one(tmp_path: Path, capsys: pytest.Ca
     assert files["md"].read_text().startswith("## ❌ NOT CONFORMANT")
     assert files["html"].read_text().lstrip().startswith("<!DOCTYPE html>")
     assert json.loads(files["badge"].read_text())["schemaVersion"] == 1
+
+
+def test_reports_of_20_subjects_under_every_check_stay_below_2_mb(tmp_path: Path) -> None:
+    made = report(20)
+    for kind, write in WRITERS.items():
+        write(made, tmp_path / kind)
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    assert set(sizes) == {"json", "html", "md", "badge"}
+    assert max(sizes.values()) <= 2_000_000, sizes
 
 
 def test_a_command_that_names_no_file_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

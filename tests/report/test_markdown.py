@@ -9,7 +9,7 @@ import pytest
 from conformance.outcome import CaseRecord, Outcome
 from conformance.report.document import make_report
 from conformance.report.markdown import LIMIT, code, escaped, markdown
-from tests.report.made_up import report
+from tests.report.made_up import KNOWN, report
 
 
 def failing(count: int, message: str = "wrong", likely: str = "") -> list[CaseRecord]:
@@ -90,6 +90,22 @@ def test_it_never_grows_beyond_what_github_shows(limit: int) -> None:
     told = re.search(r"\*\*(\d+) more causes of failures are left out\*\*", text)
     assert told is not None
     assert int(told[1]) + text.count("\n### ") == 6_000
+
+
+def test_a_known_failure_is_told_by_its_reason_apart_from_what_was_found() -> None:
+    one = CaseRecord("mine", "CG203-x", "p", "", Outcome.XFAIL, "3 more", "the trim  (class A)", known=KNOWN)
+    text = markdown(make_report(["mine"], [one], seed=0, device="auto"))
+    assert f"- **known** {escaped(KNOWN['reason'])} See <{KNOWN['issue']}>, known until 2027-06-30" in text
+    assert "- **found** 3 more\n" in text
+    assert "- **likely** the trim (kind of mistake: wrong length or trim)" in text
+    assert "It is a failure all the same." in text
+
+
+def test_the_head_says_what_was_run_and_what_the_signs_mean() -> None:
+    text = markdown(report(2))
+    assert "Run on emulated CUDA, torch 2.13.0; package vllm-omni 0.30.0; weights tiny and random; seed 0." in text
+    assert "❌ failed" in text
+    assert "➖ not applicable" in text
 
 
 def test_a_run_without_a_case_is_told() -> None:

@@ -18,7 +18,7 @@ from conformance.report import page as page_module
 from conformance.report.document import make_report
 from conformance.report.files import ReportError
 from conformance.report.page import page, write_html
-from tests.report.made_up import report
+from tests.report.made_up import KNOWN, report
 
 VOID = {"meta", "link", "br", "path"}
 
@@ -60,6 +60,10 @@ def tree() -> Tree:
 def one(outcome: Outcome = Outcome.FAIL, **fields: Any) -> str:
     record = CaseRecord("mine", "CG203-padded-bucket", "a promise", "b1-f5", outcome, **{"message": "m", **fields})
     return page(make_report(["mine"], [record], seed=0, device="auto"))
+
+
+def failing(subject: str, message: str) -> CaseRecord:
+    return CaseRecord(subject, "CG203-padded-bucket", "a promise", "b1-f5", Outcome.FAIL, message)
 
 
 def test_the_page_stands_alone(tree: Tree) -> None:
@@ -132,6 +136,42 @@ def test_failures_come_before_everything_else_with_all_that_mends_them() -> None
     ):
         assert words in card
     assert "pytest --adapter=codec_01 --graph-device=emulated -k &#34;CG203-padded-bucket[b1-f1-in-b1-f4]&#34;" in card
+
+
+def test_a_known_failure_is_told_by_its_reason_and_by_what_was_found() -> None:
+    text = one(Outcome.XFAIL, message="3 samples more", known=KNOWN, likely="the trim  (class A, N)", cure="cut it")
+    card = text[text.index('<article class="cause"') : text.index("</article>")]
+    assert "<h4" in card
+    assert card.index("The tail is known since 0.29") < card.index("<dt>Found</dt><dd>3 samples more</dd>")
+    assert f'<a href="{KNOWN["issue"]}" rel="noreferrer">{KNOWN["issue"]}</a>, known until 2027-06-30' in card
+    assert "It is a failure all the same." in text
+    assert "It is a failure all the same." not in one(message="m")
+
+
+def test_a_letter_of_a_class_is_told_in_words() -> None:
+    text = one(likely="the trim  (class A, N)")
+    assert "the trim <span" in text
+    assert "(kind of mistake: wrong length or trim; wrong bucket, or silently eager)" in text
+    assert "class A" not in text
+
+
+def test_the_top_says_what_was_run_and_where_words_are_told(tree: Tree) -> None:
+    text = made_page()
+    top = text[: text.index("</header>")]
+    for label, words in (("on", "emulated CUDA, torch 2.13.0"), ("package", "vllm-omni 0.30.0"), ("seed", "0")):
+        assert f"<dt>{label}</dt><dd>{words}</dd>" in top
+    assert "<dt>weights</dt><dd>tiny and random</dd>" in top
+    assert "<dt>weights</dt><dd>~/weights</dd>" in page(replace(report(1), checkpoint="~/weights"))
+    assert 'href="#words"' in top
+    assert "<dt>outer capture</dt>" in text[text.index('id="words"') :]
+
+
+def test_a_list_of_failures_is_cut_where_a_clause_ends() -> None:
+    first = "Every length that is no bucket is wrong from its first sample, by a fifth"
+    records = [failing("mine", f"{first}: {'two norms ' * 20}"), failing("other", "short `x`")]
+    text = page(make_report(["mine", "other"], records, seed=0, device="auto"))
+    assert f'<span class="found">{first}…</span>' in text
+    assert '<span class="found">short x</span>' in text
 
 
 def test_a_cell_of_the_matrix_says_its_state_without_colour_and_leads_to_its_failure() -> None:

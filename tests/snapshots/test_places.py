@@ -9,10 +9,12 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.outcome import Outcome
-from conformance.registry import spec_of
+from conformance.registry import known_adapters, spec_of
+from conformance.report.document import read_report
 from conformance.snapshots.files import decode, encode
 from conformance.snapshots.terms import SnapshotTerms, snapshot_folder
 from conformance.unattended import run_unattended
+from conformance.verdict import Verdict
 from tests.snapshots.conftest import BUCKETS, ONLY, RunCodec, WriteCodec, files_of
 
 UPDATE = "--snapshot-update"
@@ -45,11 +47,21 @@ def test_what_no_case_stands_for_is_reported_and_deleted_for_the_adapter_at_hand
     codec("one", buckets=BUCKETS[:1])
     codec("other", buckets=BUCKETS[:1])
     kept = files_of(other.parent / "snapshots")
-    plain = subprocess_run(pytester, one)
-    plain.stdout.fnmatch_lines(["*snapshots unused.*", "Re-run pytest with --snapshot-update*"])
+    plain = subprocess_run(pytester, one, "-k", "unused")
+    plain.stdout.fnmatch_lines(
+        [
+            "FAILED one/CG902-structure?unused?",
+            "  found     6 snapshots stand for no case any more: CG902-structure?b1-f7-in-b2-f8?,",
+            "FAILED one/CG903-output?unused?",
+            "  found     2 snapshots stand for no case any more: emulated/b1-f7-in-b2-f8.safetensors,*",
+            "one: NOT CONFORMANT in the 2 of * cases selected — 0 passed, 2 failed; *",
+        ]
+    )
     assert plain.ret == 1
+    kept_back = subprocess_run(pytester, one, UPDATE, "--snapshot-no-cleanup", "-k", "unused")
+    assert kept_back.ret == 1
     updated = subprocess_run(pytester, one, UPDATE)
-    updated.stdout.fnmatch_lines(["Deleted *b2-f8* (one/snapshots/emulated/b2-f8.safetensors)"])
+    updated.stdout.fnmatch_lines(["one: deleted, for no case stands for it any more: *emulated/b2-f8.safetensors"])
     assert updated.ret == 0
     assert set(files_of(one.parent / "snapshots")) == {
         "structure.ambr",
@@ -59,6 +71,32 @@ def test_what_no_case_stands_for_is_reported_and_deleted_for_the_adapter_at_hand
     assert "b2-f8" not in (one.parent / "snapshots" / "structure.ambr").read_text()
     assert files_of(other.parent / "snapshots") == kept
     assert subprocess_run(pytester, one).ret == 0
+
+
+@pytest.mark.parametrize("stale", ["emulated/b9-f9.safetensors", "structure.ambr"])
+def test_verdict_reports_and_exit_code_agree_on_what_no_case_stands_for(
+    codec: WriteCodec, run: RunCodec, pytester: pytest.Pytester, stale: str
+) -> None:
+    path = codec()
+    run(path, UPDATE)
+    folder = path.parent / "snapshots"
+    if stale == "structure.ambr":
+        text = (folder / stale).read_text()
+        (folder / stale).write_text(text + text[text.index("# name: ") :].replace("[b1-f4]", "[b9-f9]"))
+    else:
+        (folder / stale).write_bytes((folder / "emulated" / "b1-f4.safetensors").read_bytes())
+    result = subprocess_run(pytester, path, "--conformance-json=report.json")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["codec: NOT CONFORMANT in the * cases selected — * passed, 1 failed; *"])
+    report = read_report(pytester.path / "report.json")
+    assert report.verdict is Verdict.NOT_CONFORMANT
+    [failing] = [case for subject in report.subjects for case in subject.cases if case.outcome.breaks]
+    assert failing.message.startswith("a snapshot stands for no case any more: ")
+    _, records = run_unattended([str(path)], "emulated", 0)
+    assert failing.id in {record.id for record in records.values() if record.outcome is Outcome.FAIL}
+    others = subprocess_run(pytester, path, "-k", "CG90 and b1-f4")
+    assert others.ret == 0
+    others.stdout.fnmatch_lines(["codec: CONFORMANT in the *"])
 
 
 def test_a_file_of_something_else_is_neither_reported_nor_deleted(codec: WriteCodec, run: RunCodec) -> None:
@@ -103,7 +141,7 @@ def test_distributed_over_two_processes(codec: WriteCodec, pytester: pytest.Pyte
     again.stdout.fnmatch_lines(["*snapshots passed.*"])
     codec(buckets=BUCKETS[:1])
     stale = subprocess_run(pytester, path, "-n", "2", UPDATE)
-    stale.stdout.fnmatch_lines(["*unused snapshot* deleted.*"])
+    stale.stdout.fnmatch_lines(["codec: deleted, for no case stands for it any more: *"])
     assert stale.ret == 0
     assert set(files_of(path.parent / "snapshots")) < set(kept)
 
@@ -186,17 +224,17 @@ def test_at_most_twelve_files_an_adapter_however_many_buckets() -> None:
     many.buckets = tuple({"batch": rows, "frames": 8 * n} for rows in (1, 2, 4, 8) for n in range(1, 9))  # type: ignore[misc]
     check = next(check for check in load_catalogue() if check.code == "CG903")
     many.snapshot_terms = SnapshotTerms(update=True)
-    ids = [case.id for case in check.cases(many)]
+    ids = [case.id for case in check.cases(many) if case.id != "unused"]
     assert 6 <= len(ids) <= 12
     assert {"b1-f8", "b8-f64"} < set(ids)
 
 
-@pytest.mark.parametrize("name", ["reference", "moss_tts"])
+@pytest.mark.parametrize("name", [adapter.name for adapter in known_adapters() if "@" not in adapter.name])
 def test_the_shipped_snapshots_are_small_and_are_those_of_the_cases(name: str) -> None:
     spec = spec_of(name)
     folder = snapshot_folder(spec)
     assert folder is not None
     files = [path for path in folder.rglob("*") if path.is_file()]
     check = next(check for check in load_catalogue() if check.code == "CG903")
-    assert {path.stem for path in files} == {"structure", *(case.id for case in check.cases(spec))}
+    assert {path.stem for path in files} == {"structure", *(case.id for case in check.cases(spec))} - {"unused"}
     assert max(path.stat().st_size for path in files) < 64_000

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.outcome import CaseRecord, Outcome
+from conformance.places import near
 from conformance.report.terminal import failure_text
 from tests.snapshots.conftest import CASES, RunCodec, WriteCodec, files_of
 
@@ -187,7 +188,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_failure_and_an_update_repairs_i
         failed = [record for record in run(path)[0] if record.outcome is Outcome.FAIL]
         assert failed
         for record in failed:
-            assert record.message.startswith(f"{broken}: ")
+            assert record.message.startswith(f"{near(broken)}: ")
             assert "`--snapshot-update`" in record.message
         assert outcomes(run(path, UPDATE)[0]) == {Outcome.PASS}
         assert broken.read_bytes() == whole
