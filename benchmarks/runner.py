@@ -27,7 +27,6 @@ from conformance.device import open_device
 from conformance.registry import spec_of
 from runner import PADDED, AxisMode, BucketTable, GraphAdapter, GraphConfig, GraphRunner, InputSpec, OutputSpec
 from runner.capture import Captured
-from tests.upstream.modules import qwen3_omni
 
 Call = Callable[[], Any]
 TINY = "qwen3_tts"
@@ -125,7 +124,14 @@ def host(rows: list[dict[str, Any]], rounds: int) -> None:
 
 def full_module() -> GraphAdapter:
     """Qwen3-Omni's Code2Wav in the size of the released model, random weights, float32."""
-    made: GraphAdapter = spec_of(FULL).adapter(qwen3_omni().cuda())  # type: ignore[call-arg]
+    from transformers.models.qwen3_omni_moe.configuration_qwen3_omni_moe import Qwen3OmniMoeCode2WavConfig
+    from vllm_omni.model_executor.models.qwen3_omni.qwen3_omni_code2wav import Qwen3OmniMoeCode2Wav
+
+    config = Qwen3OmniMoeCode2WavConfig()  # with no arguments it has the size of the released model
+    config._attn_implementation = "sdpa"
+    # Its __init__ reads nothing else of a VllmConfig.
+    module = Qwen3OmniMoeCode2Wav(vllm_config=SimpleNamespace(model_config=SimpleNamespace(hf_config=config)))
+    made: GraphAdapter = spec_of(FULL).adapter(module.eval().cuda())  # type: ignore[call-arg]
     return made
 
 

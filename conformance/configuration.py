@@ -48,13 +48,15 @@ def configure(spec: AdapterSpec, given: Mapping[str, Any]) -> None:
         config = replace(spec.config or GraphConfig(), **given) if given else spec.config
     except ConfigError as error:
         raise ConformanceError(f"{OPTION}: {error}") from error
+    spec.config = config
+    if config is None or not config.lazy:
+        return
     most = max(len(spec.buckets), len(spec.serving_buckets))
-    if config is not None and config.lazy and (config.max_lazy_graphs or 0) < most:
+    if (config.max_lazy_graphs or 0) < most:
         raise ConformanceError(
             f"max_lazy_graphs={config.max_lazy_graphs} is less than the {most} buckets of {spec.name!r}, which the "
             f"checks call again and again; give at least {most}"
         )
-    spec.config = config
 
 
 def layered(base: GraphConfig | None, switches: GraphConfig | None, pool: Any) -> GraphConfig | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from conformance.device import take_own_gpu
 from conformance.errors import ConformanceError
+from conformance.gpus import take_own_gpu
 from conformance.options import Options, Speed
 from conformance.registry import LoadedAdapter, load_adapters
 from conformance.report.writers import WRITERS, require_reports

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.device import take_own_gpu
+from conformance.gpus import take_own_gpu
 
 
 @pytest.mark.parametrize(
