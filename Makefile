@@ -8,6 +8,8 @@
 #   make benchmark-emulation              time its replays and captures against eager
 #   make benchmark-reports                size of reports, and the time to write them
 #   make examples                         the reports and pictures of docs/examples, made anew (six minutes; Chromium)
+# and, with one:
+#   make benchmark-runner                 the runner against doing it by hand; ARGS=--without-gpu: what needs none
 # The second call installs nothing until pyproject.toml changes.
 
 PYTHON ?= python3
@@ -22,8 +24,8 @@ INSTALLED := $(VENV)/.installed
 # CPU build of torch, torchvision fails to import, and vllm with it.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python -e '.[vllm,dev]'
 
-.PHONY: conformance test adapters test-browser fidelity selftest benchmark-emulation benchmark-reports examples lint format \
-	docs setup clean
+.PHONY: conformance test adapters test-browser fidelity selftest benchmark-emulation benchmark-reports benchmark-runner \
+	examples lint format docs setup clean
 
 conformance: setup
 	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
@@ -47,6 +49,9 @@ benchmark-emulation: setup
 
 benchmark-reports: setup
 	$(BIN)/python -m benchmarks.reports $(ARGS)
+
+benchmark-runner: setup
+	$(BIN)/python -m benchmarks.runner $(ARGS)
 
 EXAMPLES := docs/examples
 EXAMPLE_ADAPTERS := mimo_audio@vllm_omni moss_tts@vllm_omni mimo_audio moss_tts

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from conformance.errors import ConformanceError
+from conformance.gpus import take_own_gpu
 from conformance.options import Options, Speed
 from conformance.registry import LoadedAdapter, load_adapters
 from conformance.report.writers import WRITERS, require_reports
@@ -21,6 +24,8 @@ def kit_for(config: pytest.Config) -> KitSession:
     """The session of what was asked for. Raises `pytest.UsageError` where any of it cannot be had."""
     try:
         _refuse_foreign_runner()
+        if hasattr(config, "workerinput") and config.getoption("conformance_device") != "emulated":
+            take_own_gpu(os.environ.get("PYTEST_XDIST_WORKER"), os.environ, torch.cuda.device_count())
         _refuse_seed(config.getoption("conformance_seed"))
         adapters = load_adapters(config.getoption("conformance_adapters"))
         options = Options(
@@ -29,6 +34,7 @@ def kit_for(config: pytest.Config) -> KitSession:
             checkpoint=_checkpoint(config.getoption("conformance_checkpoint"), adapters),
             allow_known=config.getoption("conformance_allow_known"),
             speed=_speed(config),
+            graph_config=tuple(config.getoption("conformance_graph_config")),
             update_snapshots=any(config.getoption(option, False) for option in UPDATES),
         )
         kit = KitSession(options, adapters)

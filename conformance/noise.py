@@ -27,12 +27,13 @@ class Noise:
     """Floors, relative to the peak of the output that was compared.
 
     `repeat` is the same call twice. `shape` is a row alone against the row in a batch: what another shape of the same
-    computation costs, 5e-5 on an H200. More than `SHAPE_LIMIT` is no rounding but rows that see each other, and excuses
-    nothing.
+    computation costs, 5e-5 on an H200. `compiled`, for a runner that captures it, is what torch.compile makes of the
+    module against the module. More than `SHAPE_LIMIT` is no rounding but another computation, and excuses nothing.
     """
 
     repeat: float
     shape: float
+    compiled: float = 0.0
 
     def allowance(self, expected: torch.Tensor, *, same_shape: bool) -> float:
         """The largest absolute difference from `expected` that is not a fault.
@@ -46,13 +47,15 @@ class Noise:
             )
         if not expected.dtype.is_floating_point or not expected.numel():
             return 0.0
-        floor = self.repeat if same_shape else max(self.repeat, min(self.shape, SHAPE_LIMIT))
+        floor = max(self.repeat, min(self.compiled, SHAPE_LIMIT))
+        floor = floor if same_shape else max(floor, min(self.shape, SHAPE_LIMIT))
         return max(MARGIN * floor, ULPS * torch.finfo(expected.dtype).eps) * float(expected.abs().max())
 
 
 def measure_noise(subject: Subject) -> Noise:
     """Run the module eagerly at every bucket: twice, and each row alone. Returns the worst relative differences."""
-    repeat = shape = 0.0
+    repeat = shape = compiled = 0.0
+    compile_ = subject.spec.config is not None and subject.spec.config.compile
     for bucket in subject.spec.buckets:
         inputs = subject.draw(bucket, "noise")
         first, second = subject.eager(inputs), subject.eager(inputs)
@@ -60,12 +63,14 @@ def measure_noise(subject: Subject) -> Noise:
         frames = bucket.get(subject.time_axis or "", 1)
         comparable = rows > 1 and not subject.spec.capabilities.randomness.supported  # a row alone draws other numbers
         alone = [subject.eager_row(inputs, row, frames) for row in range(rows)] if comparable else []
+        again = subject.eager_compiled(inputs) if compile_ else first
         for name, expected in first.items():
             for row, tensor in enumerate(expected):
                 repeat = max(repeat, _relative(second[name][row], tensor))
+                compiled = max(compiled, _relative(again[name][row], tensor))
                 if alone and len(expected) == rows:
                     shape = max(shape, _relative(alone[row][name][0], tensor))
-    return Noise(repeat, shape)
+    return Noise(repeat, shape, compiled)
 
 
 def _relative(found: torch.Tensor, expected: torch.Tensor) -> float:

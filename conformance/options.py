@@ -30,3 +30,4 @@ class Options:
     allow_known: bool = False
     update_snapshots: bool = False
     speed: Speed = Speed.WITHOUT
+    graph_config: tuple[str, ...] = ()  # KEY=VALUE

@@ -23,6 +23,7 @@ OPTIONS = (
     "--adapter",
     "--adapter-checkpoint",
     "--graph-device",
+    "--graph-config",
     "--conformance-seed",
     "--conformance-allow-known",
     *(f"--conformance-{name}" for name in REPORTS),
@@ -53,6 +54,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("auto", "cuda", "emulated"),
         default="auto",
         help="where graphs are captured; auto takes a GPU where there is one (default: auto)",
+    )
+    group.addoption(
+        "--graph-config",
+        dest="conformance_graph_config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a field of the runner's GraphConfig, e.g. lazy=true or compile=true; repeatable",
     )
     group.addoption(
         "--conformance-seed",

@@ -31,6 +31,7 @@ from conformance.catalogue import (
     NotApplicable,
     decide,
 )
+from conformance.configuration import configure, parse
 from conformance.errors import ConformanceError
 from conformance.expectations import Expectation, expectations_file, load_expectations
 from conformance.listing import SuiteCase, cases_of_any_run, list_cases
@@ -60,7 +61,9 @@ class KitSession:
         self.adapters = adapters
         self.timer: PlainTimer | None = None  # of the case at hand; a plain one where there is none
         self.store: SnapshotStore | None = None  # of the case at hand; the adapter's files where there is none
+        given = parse(options.graph_config)
         for adapter in adapters:
+            configure(adapter.spec, given)
             adapter.spec.snapshot_terms = SnapshotTerms(
                 options.update_snapshots, options.seed, options.checkpoint is not None
             )
@@ -157,6 +160,7 @@ class KitSession:
             words.append("--benchmark-only")
         if self.options.checkpoint is not None:
             words.append(f"--adapter-checkpoint={near(self.options.checkpoint)}")
+        words += [f"--graph-config={given}" for given in self.options.graph_config]
         return " ".join(f'"{word}"' if word == case.name else shlex.quote(word) for word in words)
 
     def run(self, case: SuiteCase) -> CaseRecord:

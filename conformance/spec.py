@@ -41,6 +41,8 @@ class AdapterSpec:
     `trace` are the calls of serving, usually `load_trace(__file__)`, of which at least `min_hit_rate` must replay on
     a runner of `serving_buckets`: those of production, or `buckets` where none are given.
     `left_context` is how many frames before a chunk its samples depend on; a spec that claims streaming gives it.
+    `config` is the configuration of the runner under test; `--graph-config` changes its fields for a run.
+    `left_out` are buckets that the runner is asked for besides, and that `config.memory_limit_bytes` leaves to eager.
     `takes_pool` says that `make_runner` hands its pool on; a wrapper without such an argument cannot.
     `shares_module` is false where a second wrapper around one module spoils the first: the checks' further runners then
     get a module of their own, made by `build` from the run's seed, and CG302 judges the sharing.
@@ -68,6 +70,8 @@ class AdapterSpec:
     requires: ClassVar[tuple[Requirement, ...]] = ()
     loads_checkpoints: ClassVar[bool] = False
     takes_pool: ClassVar[bool] = True
+    config: GraphConfig | None = None
+    left_out: ClassVar[tuple[Mapping[str, int], ...]] = ()
     shares_module: ClassVar[bool] = True
     snapshot_folder: ClassVar[Path | None] = None
     snapshot_terms: SnapshotTerms = SnapshotTerms()  # set by the run
@@ -91,7 +95,17 @@ class AdapterSpec:
         """The runner under test. The reference runner unless an author brings another with the same protocol."""
         from runner import GraphRunner
 
-        return GraphRunner(adapter, self.buckets, device=device, config=config, pool=pool)
+        return GraphRunner(adapter, (*self.buckets, *self.left_out), device=device, config=config, pool=pool)
+
+    @property
+    def limited(self) -> bool:
+        """Whether graphs have a memory limit: buckets are tried, and may be let go again, to find what it holds."""
+        return self.config is not None and self.config.memory_limit_bytes is not None
+
+    @property
+    def lazy(self) -> bool:
+        """Whether a bucket is captured by the first call that needs it, and not at warm-up."""
+        return self.config is not None and self.config.lazy
 
     def captured(self, adapter: GraphAdapter) -> tuple[Any, str]:
         """The object and its attribute that is captured, and that the eager path calls: the kit listens there."""

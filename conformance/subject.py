@@ -19,6 +19,7 @@ from torch.utils._pytree import TreeSpec, tree_map_only
 
 from conformance.bench.timer import PlainTimer
 from conformance.catalogue import Machine
+from conformance.configuration import layered, refuse_other_limit
 from conformance.loudness import refuse_silence
 from conformance.noise import Noise, measure_noise
 from conformance.observe import Observer, Seen
@@ -50,7 +51,7 @@ class Subject:
         self._start = self._now()
         self.snapshots: SnapshotStore = FileStore(snapshot_folder(spec))
         self.timer = PlainTimer()
-        self._runner = spec.make_runner(self.adapter, self.device)
+        self._runner = self._make_runner(self.adapter)
         self._noise: Noise | None = None
         self._structure: TreeSpec | None = None
         self._observer = Observer()
@@ -68,7 +69,7 @@ class Subject:
         """Stand on another adapter of the same spec and a runner of its own, with nothing measured yet."""
         self.adapter = adapter
         self._start = self._now()
-        self._runner = self.spec.make_runner(adapter, self.device)
+        self._runner = self._make_runner(adapter)
         self._noise, self._structure = None, None
 
     def measured(self, noise: Noise) -> None:
@@ -119,10 +120,26 @@ class Subject:
         return seen.module_calls
 
     def warmup(self) -> Seen:
-        """Capture. Returns what was observed meanwhile."""
+        """Capture; a runner that captures lazily gets its first call at each bucket. Returns what was observed."""
         with self.observe() as seen:
             self._runner.warmup()
+            if self.spec.lazy and self._runner.enabled:
+                self._call_each_bucket()
         return seen
+
+    def _call_each_bucket(self) -> None:
+        """First calls, whose effects on state and random numbers are undone: they are the kit's, and no request's."""
+        kept = self._now()
+        with torch.random.fork_rng([self.device]):
+            for bucket in reversed(self.table.buckets):
+                self.fresh_start()
+                self._runner(**self.draw(bucket, "first call"))
+        for tensor, before in kept:
+            tensor.copy_(before)
+
+    def _make_runner(self, adapter: GraphAdapter, switches: GraphConfig | None = None, pool: Any = None) -> GraphRunner:
+        config = layered(self.spec.config, switches, pool)
+        return self.spec.make_runner(adapter, self.device, config, pool)
 
     def __call__(self, inputs: Inputs) -> Outputs:
         """The graphed call, as the caller would have it."""
@@ -158,6 +175,15 @@ class Subject:
         with torch.no_grad():
             result = self.adapter.forward(*(inputs[spec.name] for spec in self.adapter.device_inputs()))
         named, self._structure = self.adapter.named_outputs(result)
+        return {spec.name: self._rows(spec, named[spec.name]) for spec in self.adapter.outputs}
+
+    def eager_compiled(self, inputs: Inputs) -> Outputs:
+        """What torch.compile makes of the module, on `inputs` as they are and without a graph."""
+        self.fresh_start()
+        forward = torch._dynamo.config.patch(recompile_limit=256)(torch.compile(self.adapter.forward, dynamic=False))
+        with torch.no_grad():
+            result = forward(*(inputs[spec.name] for spec in self.adapter.device_inputs()))
+        named, _ = self.adapter.named_outputs(result)
         return {spec.name: self._rows(spec, named[spec.name]) for spec in self.adapter.outputs}
 
     def _rows(self, spec: OutputSpec, output: torch.Tensor) -> Rows:
@@ -200,6 +226,11 @@ class Subject:
 
     def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
         return self.table.lookup(sizes)
+
+    def is_left_out(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the memory limit left out the bucket that would hold a call of `sizes`."""
+        out = self.spec.left_out
+        return bool(out) and BucketTable(out, self.adapter.axes).lookup(sizes) is not None
 
     def padded_frames(self, sizes: Mapping[str, int]) -> int | None:
         """By how many frames its bucket pads a call of `sizes`; None where no bucket holds it, or it has no frames."""
@@ -252,9 +283,9 @@ class Subject:
         other = copy.copy(self if same_module else self.apart())
         if buckets is not None:
             other.spec = copy.copy(self.spec)
-            other.spec.buckets = tuple(buckets)  # type: ignore[misc]
+            other.spec.buckets, other.spec.left_out = tuple(buckets), ()  # type: ignore[misc]
             other.table = BucketTable(buckets, self.adapter.axes)
-        other._runner = other.spec.make_runner(other.adapter, self.device, config, pool)
+        other._runner = other._make_runner(other.adapter, config, pool)
         try:
             if warm:
                 other.warmup()
@@ -300,6 +331,7 @@ def open_subject(spec: AdapterSpec, machine: Machine, seed: int, checkpoint: Pat
         refuse_silence(subject)
         _ = subject.module_calls_of_eager
         subject.warmup()
+        refuse_other_limit(subject)
     except BaseException:
         subject.close()
         raise

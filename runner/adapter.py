@@ -1,8 +1,9 @@
 """The model's half: what a submodule takes and returns, how it is called, and which part of its output is whose."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -17,10 +18,7 @@ Sizes = Mapping[str, int]  # by axis name
 
 
 class AxisMode(Enum):
-    """PADDED: a bucket serves every smaller size. EXACT: padding would reach real output, so sizes must be equal.
-
-    An exact size may be 0, for an input that the first call of a stream has nothing to give for.
-    """
+    """PADDED: a bucket serves every smaller size. EXACT: padding would reach real output; sizes are equal, also 0."""
 
     PADDED = "padded"
     EXACT = "exact"
@@ -59,7 +57,7 @@ class GraphAdapter:
     inputs: ClassVar[tuple[InputSpec, ...]] = ()
     outputs: ClassVar[tuple[OutputSpec, ...]] = ()
     axes: ClassVar[Mapping[str, AxisMode]] = {}
-    sizes: Sizes
+    sizes: Sizes = MappingProxyType({})
 
     def forward(self, *tensors: Tensor) -> Any:
         """Device inputs, in order, to a pytree of tensors in the order of `outputs`; runs eagerly and captured."""
@@ -75,20 +73,23 @@ class GraphAdapter:
             buffer, tensor = static[spec.name], inputs[spec.name]
             if buffer.shape != tensor.shape:
                 buffer.fill_(spec.pad)
-                buffer = buffer[tuple([slice(size) for size in tensor.shape])]
-            buffer.copy_(tensor)
+            buffer[tuple([slice(size) for size in tensor.shape])].copy_(tensor)
 
     def unload(self, outputs: Tensors, inputs: Tensors, actual: Sizes, bucket: Sizes) -> dict[str, Any]:
         """Fresh clones of the caller's part of the static `outputs`, by output name; per-row lengths give a tuple."""
-        results: dict[str, Any] = {}
+        kept = self.kept(outputs, actual, bucket)
+        return {s.name: split_rows(s, kept[s.name].clone(), outputs, inputs, actual) for s in self.outputs}
+
+    def kept(self, outputs: Tensors, actual: Sizes, bucket: Sizes) -> dict[str, Tensor]:
+        """Views of the caller's part of the static `outputs`: its rows, and the length that the contract keeps."""
+        views: dict[str, Tensor] = {}
         for spec in self.outputs:
-            output, contract = outputs[spec.name], spec.length
-            kept = [slice(actual.get(str(axis))) for axis in spec.axes]
-            if contract and not isinstance(contract, PerRowLengths):
+            output, kept = outputs[spec.name], [slice(actual.get(str(axis))) for axis in spec.axes]
+            if spec.length and not isinstance(spec.length, PerRowLengths):
                 at = self.length_positions(spec)[0]
-                kept[at] = slice(contract.trimmed(output.shape[at], actual[spec.of], bucket[spec.of]))
-            results[spec.name] = split_rows(spec, output[tuple(kept)].clone(), outputs, inputs, actual)
-        return results
+                kept[at] = slice(spec.length.trimmed(output.shape[at], actual[spec.of], bucket[spec.of]))
+            views[spec.name] = output[tuple(kept)]
+        return views
 
     def rows_of(self, result: Any, inputs: Tensors) -> Any:
         """An eager `result` in the structure that `unload` gives: per-row lengths make an output a tuple of rows."""
@@ -97,22 +98,23 @@ class GraphAdapter:
         outputs, structure = self.named_outputs(result)
         return tree_unflatten([split_rows(s, outputs[s.name], outputs, inputs) for s in self.outputs], structure)
 
+    def overrides(self, *names: str) -> bool:
+        """Whether a subclass, or this instance, has a method of its own for one of `names`."""
+        return any(name in vars(self) or getattr(type(self), name) is not getattr(GraphAdapter, name) for name in names)
+
     def device_inputs(self) -> list[InputSpec]:
         return [spec for spec in self.inputs if not spec.host]
 
     def fixed_sizes(self) -> Sizes:
         """`sizes`. Raises AdapterError where it lacks an input's axis that no bucket varies."""
-        sizes: Sizes = getattr(self, "sizes", {})
-        for axis in {axis for spec in self.inputs for axis in spec.axes if type(axis) is str}.difference(
-            self.axes, sizes
-        ):
+        named = {axis for spec in self.inputs for axis in spec.axes if isinstance(axis, str)}
+        for axis in named.difference(self.axes, self.sizes):
             raise AdapterError(f"{type(self).__qualname__}: set self.sizes[{axis!r}] in __init__, or add it to `axes`")
-        return sizes
+        return self.sizes
 
     def measure(self, inputs: Mapping[str, Any], device: torch.device) -> dict[str, int] | str:
         """The call's size of each axis, or one word for what contradicts the declaration."""
         sizes: dict[str, int] = {}
-        fixed: Mapping[Any, Any] = getattr(self, "sizes", {})
         for spec in self.inputs:
             tensor = inputs[spec.name]
             if not isinstance(tensor, Tensor):
@@ -124,7 +126,7 @@ class GraphAdapter:
             if (tensor.device.type != "cpu") if spec.host else (tensor.device != device):
                 return "device"
             for axis, size in zip(spec.axes, tensor.shape, strict=True):
-                if axis not in self.axes and size != fixed.get(axis, axis):
+                if axis not in self.axes and size != self.sizes.get(str(axis), axis):
                     return "fixed_size"
                 if size == 0 and self.axes.get(str(axis)) is not EXACT:
                     return "empty"
@@ -135,10 +137,11 @@ class GraphAdapter:
     def named_outputs(self, result: Any, bucket: Sizes | None = None) -> tuple[Tensors, TreeSpec]:
         """The leaves of `result` by output name, and its structure. Raises AdapterError unless `outputs` matches."""
         leaves, structure = tree_flatten(result)
-        sizes: dict[Any, Any] = {**getattr(self, "sizes", {}), **(bucket or {})}
+        sizes: dict[Any, int] = {**self.sizes, **(bucket or {})}
         expected = [[sizes.get(axis, axis) for axis in spec.axes] for spec in self.outputs]
         found = [list(leaf.shape) if isinstance(leaf, Tensor) else [] for leaf in leaves]
-        if len(found) != len(expected) or not all(map(_has_shape, found, expected)):
+        loose = [[e if isinstance(e, int) else f for f, e in zip(*pair)] for pair in zip(found, expected)]  # noqa: B905
+        if loose != found or list(map(len, found)) != list(map(len, expected)):
             raise AdapterError(f"forward must return tensors alone, one an output: expected {expected}, found {found}")
         return {spec.name: leaf for spec, leaf in zip(self.outputs, leaves, strict=True)}, structure
 
@@ -151,44 +154,33 @@ class GraphAdapter:
     @classmethod
     def validate_declaration(cls) -> None:
         """Raise AdapterError for a declaration that contradicts itself. Builds nothing."""
-        for problem in cls._problems():
-            raise AdapterError(f"{cls.__qualname__}: {problem}")
 
-    @classmethod
-    def _problems(cls) -> Iterator[str]:
-        fields: dict[str, Any] = {"inputs": cls.inputs, "outputs": cls.outputs, "axes": cls.axes}
-        for field, declared in fields.items():
-            if not declared or not isinstance(declared, tuple | Mapping):
-                yield f"`{field}` must declare at least one (a tuple of specs; for axes a mapping), found {declared!r}"
+        def require(right: object, problem: str) -> None:
+            if not right:
+                raise AdapterError(f"{cls.__qualname__}: {problem}")
+
+        for field in ("inputs", "outputs", "axes"):
+            found, wanted = getattr(cls, field), "at least one (a tuple of specs; for axes a mapping)"
+            require(found and isinstance(found, tuple | Mapping), f"`{field}` must declare {wanted}, found {found!r}")
         names = [spec.name for spec in cls.inputs] + [spec.name for spec in cls.outputs]
-        if len(set(names)) < len(names):
-            yield f"input and output names must be unique, found {names}"
-        for axis, mode in fields["axes"].items():
-            if not isinstance(mode, AxisMode):
-                yield f"axes[{axis!r}] must be PADDED or EXACT, found {mode!r}"
-            if not any(axis in spec.axes for spec in cls.inputs if not spec.host):
-                yield f"axis {axis!r} is declared and no device input has it: remove it, or name it in an InputSpec"
+        require(len(set(names)) == len(names), f"input and output names must be unique, found {names}")
+        for axis, mode in cls.axes.items():
+            require(isinstance(mode, AxisMode), f"axes[{axis!r}] must be PADDED or EXACT, found {mode!r}")
+            used, cure = any(axis in spec.axes for spec in cls.inputs if not spec.host), "name it in an InputSpec"
+            require(used, f"axis {axis!r} is declared and no device input has it: remove it, or {cure}")
         for spec in cls.outputs:
-            positions, where = cls.length_positions(spec), f"output {spec.name!r} {spec.axes}"
-            if spec.length is None:
-                if positions:
-                    yield f"{where}: undeclared contract: {spec.axes[positions[0]]!r} is a length axis; set `length`"
+            at, where, length = cls.length_positions(spec), f"output {spec.name!r} {spec.axes}", spec.length
+            if length is None:
+                axis = repr(spec.axes[at[0]]) if at else ""
+                require(not at, f"{where}: undeclared contract: {axis} is a length axis; set `length`")
                 continue
-            if not issubclass(type(spec.length), LengthContract) or len(positions) != 1:
-                yield f"{where}: needs a LengthContract and one length axis, found {spec.length!r}, {len(positions)}"
-            if spec.of not in cls.axes:
-                yield f"{where}: of={spec.of!r} names no axis; the axes are {list(cls.axes)}"
-            if isinstance(spec.length, PerRowLengths):
-                if spec.length.lengths not in names:
-                    yield f"{where}: lengths={spec.length.lengths!r} is none of the tensors {names}"
-                if spec.axes[0] not in cls.axes or positions != [len(spec.axes) - 1]:
-                    yield f"{where}: per-row lengths need the row axis first and the length axis last"
-
-
-def _has_shape(found: list[int], expected: list[Any]) -> bool:
-    return len(found) == len(expected) and all(
-        isinstance(e, str) or e == f for e, f in zip(expected, found, strict=True)
-    )
+            right = isinstance(length, LengthContract) and len(at) == 1
+            require(right, f"{where}: needs a LengthContract and one length axis, found {length!r}, {len(at)}")
+            require(spec.of in cls.axes, f"{where}: of={spec.of!r} names no axis; the axes are {list(cls.axes)}")
+            if isinstance(length, PerRowLengths):
+                require(length.lengths in names, f"{where}: lengths={length.lengths!r} is none of the tensors {names}")
+                placed = spec.axes[0] in cls.axes and at == [len(spec.axes) - 1]
+                require(placed, f"{where}: per-row lengths need the row axis first and the length axis last")
 
 
 def split_rows(spec: OutputSpec, output: Tensor, outputs: Tensors, inputs: Tensors, actual: Sizes | None = None) -> Any:
@@ -203,7 +195,7 @@ def split_rows(spec: OutputSpec, output: Tensor, outputs: Tensors, inputs: Tenso
     given = inputs.get(contract.lengths)
     lengths = outputs[contract.lengths] if given is None else given
     if lengths.is_cuda and torch.cuda.is_current_stream_capturing():
-        return tuple([output[row] for row in range(count)])
+        return output.unbind()
     sizes: list[int] = lengths[:count].tolist()
     most = actual[spec.of] if actual and given is not None else captured
     if len(sizes) != count or max(sizes, default=0) > most:

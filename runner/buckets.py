@@ -1,42 +1,36 @@
 """Buckets: the sizes that graphs are captured for, and which of them serves a call."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from math import prod
 
 from runner.adapter import EXACT, AxisMode
 from runner.errors import AdapterError
 
 
-@dataclass(frozen=True)
-class Bucket(Mapping[str, int]):
-    """One capture size: axis → size, in the adapter's axis order; `b1-f8` is batch 1, frames 8."""
+class Bucket(dict[str, int]):
+    """One capture size: axis → size, in the adapter's axis order; `b1-f8` is batch 1, frames 8. A key: never change it.
 
-    sizes: tuple[tuple[str, int], ...]
+    `work` is the product of its sizes, the elements that a replay computes.
+    """
 
-    def __getitem__(self, axis: str) -> int:
-        return dict(self.sizes)[axis]
+    def __init__(self, sizes: Iterable[tuple[str, int]]) -> None:
+        super().__init__(sizes)
+        self.key = tuple(self.values())
+        self.label, self.work = "-".join(f"{axis[0]}{size}" for axis, size in self.items()), prod(self.key)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict(self.sizes))
-
-    def __len__(self) -> int:
-        return len(self.sizes)
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(self.key)
 
     def __str__(self) -> str:
-        return "-".join(f"{axis[0]}{size}" for axis, size in self.sizes)
-
-    @property
-    def work(self) -> int:
-        """Product of the sizes: the elements that a replay computes."""
-        return prod(size for _, size in self.sizes)
+        return self.label
 
 
 class BucketTable:
     """The buckets of one adapter, cheapest first. Raises AdapterError for a list that could not be captured."""
 
     def __init__(self, buckets: Iterable[Mapping[str, int]], axes: Mapping[str, AxisMode]) -> None:
-        self._axes = dict(axes)
+        self._exact = tuple([mode is EXACT for mode in axes.values()])
         found: list[Bucket] = []
         for position, sizes in enumerate(buckets):
             if not isinstance(sizes, Mapping) or set(sizes) != set(axes):
@@ -44,21 +38,22 @@ class BucketTable:
             for axis, size in sizes.items():
                 if type(size) is not int or size < (axes[axis] is not EXACT):  # an exact axis may be empty
                     raise AdapterError(f"buckets[{position}][{axis!r}] must be a positive int, found {size!r}")
-            found.append(Bucket(tuple((axis, sizes[axis]) for axis in axes)))
+            found.append(Bucket((axis, sizes[axis]) for axis in axes))
             if found[-1] in found[:-1]:
                 raise AdapterError(f"buckets[{position}] is a duplicate of {found[-1]}: give each size once")
         if not found:
             raise AdapterError(f"buckets is empty: give at least one mapping of {list(axes)} to sizes to capture")
-        self.buckets = tuple(sorted(found, key=lambda bucket: (bucket.work, bucket.sizes)))
-        self.largest_first = self.buckets[::-1]
-        self._seen: dict[tuple[int, ...], Bucket | None] = {}
+        self.axes, self.given = tuple(axes), tuple(found)
+        self.buckets = tuple(sorted(found, key=lambda bucket: (bucket.work, bucket.key)))
+        self._remembered = lru_cache(4096)(self._search)
 
     def lookup(self, sizes: Mapping[str, int]) -> Bucket | None:
         """The bucket of least work that holds `sizes`; exact axes must be equal. None where no bucket does."""
-        key = tuple([sizes[axis] for axis in self._axes])
-        if key not in self._seen:
-            self._seen = self._seen if len(self._seen) < 4096 else {}
-            exact = [axis for axis, mode in self._axes.items() if mode is EXACT]
-            holding = [b for b in self.buckets if all(size >= sizes[axis] for axis, size in b.sizes)]
-            self._seen[key] = next((b for b in holding if all(b[axis] == sizes[axis] for axis in exact)), None)
-        return self._seen[key]
+        return self._remembered(tuple([sizes[axis] for axis in self.axes]))
+
+    def _search(self, wanted: tuple[int, ...]) -> Bucket | None:
+        for bucket in self.buckets:
+            fits = zip(bucket.key, wanted, self._exact, strict=True)
+            if all(has == size if exact else has >= size for has, size, exact in fits):
+                return bucket
+        return None

@@ -1,19 +1,20 @@
-"""One configuration for every inner graph, given directly or read from a real `VllmConfig` without importing vllm."""
+"""One configuration for every inner graph, given directly or read from a `VllmConfig`, and what its switches decide."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Self
 
+import torch
+
 from runner.errors import ConfigError
 
-# vllm.config.compilation.CUDAGraphMode (vllm 0.30.0): member name → value.
 _MODES = {"NONE": 0, "PIECEWISE": 1, "FULL": 2, "FULL_DECODE_ONLY": (2, 0), "FULL_AND_PIECEWISE": (2, 1)}
-_SECTION = ("enabled", "warmup_iterations")
+MOST_ROWS = 4096  # of a capture size: beyond it a number of frames or tokens was meant
 
 
 def cudagraph_mode_name(mode: object) -> str | None:
-    """The CUDAGraphMode name of a member, name (any case) or value; None for None. Raises ConfigError otherwise."""
+    """Name of a member, name (any case) or value of vllm 0.30's CUDAGraphMode; None for None. Raises ConfigError."""
     if mode is None:
         return None
     name = getattr(mode, "name", mode)
@@ -25,19 +26,42 @@ def cudagraph_mode_name(mode: object) -> str | None:
 
 @dataclass(frozen=True)
 class GraphConfig:
-    """Switches of one component's graphs. `enabled=None` follows `enforce_eager` and `cudagraph_mode`."""
+    """Switches of one component's graphs; a wrong one raises ConfigError with field, value and what is allowed.
+
+    `enabled=None` follows `enforce_eager` and `cudagraph_mode`. `cudagraph_capture_sizes` are vLLM's batch sizes:
+    buckets of more rows than the largest are not captured. Buckets that `memory_limit_bytes` of reserved memory do not
+    hold are left to eager, those given last first. `lazy` captures a bucket when it is first called for, at most
+    `max_lazy_graphs`, and lets the least recently used go. `compile` captures the forward that torch.compile makes.
+    """
 
     enabled: bool | None = None
     enforce_eager: bool = False
     cudagraph_mode: object = None
+    cudagraph_capture_sizes: Sequence[int] | None = None
     warmup_iterations: int = 2
+    memory_limit_bytes: int | None = None
+    lazy: bool = False
+    max_lazy_graphs: int | None = None
+    compile: bool = False
 
     def __post_init__(self) -> None:
         cudagraph_mode_name(self.cudagraph_mode)
-        if self.enabled is not None and not isinstance(self.enabled, bool):
-            raise ConfigError(f"enabled must be True, False or None (follow vLLM's switches), found {self.enabled!r}")
-        if type(self.warmup_iterations) is not int or self.warmup_iterations < 1:
-            raise ConfigError(f"warmup_iterations must be an int of at least 1, found {self.warmup_iterations!r}")
+        for name in ("enforce_eager", "lazy", "compile", "enabled"):
+            if not isinstance(value := getattr(self, name), bool) and (value is not None or name != "enabled"):
+                follow = ", or None to follow vLLM's switches" * (name == "enabled")
+                raise ConfigError(f"{name} must be True or False{follow}, found {value!r}")
+        for name in ("memory_limit_bytes", "max_lazy_graphs", "warmup_iterations"):
+            value = getattr(self, name)
+            optional = name == "memory_limit_bytes" or (name == "max_lazy_graphs" and not self.lazy)
+            if (type(value) is not int or value < 1) and (value is not None or not optional):
+                raise ConfigError(f"{name} must be an int of at least 1{' or None' * optional}, found {value!r}")
+        if (sizes := self.cudagraph_capture_sizes) is not None:
+            right = isinstance(sizes, list | tuple) and all(type(n) is int and 1 <= n <= MOST_ROWS for n in sizes)
+            if not (right and sizes):
+                raise ConfigError(f"cudagraph_capture_sizes must list ints from 1 to {MOST_ROWS}, found {sizes!r}")
+            object.__setattr__(self, "cudagraph_capture_sizes", tuple(sizes))
+        if self.lazy and self.memory_limit_bytes is not None:
+            raise ConfigError("memory_limit_bytes goes with captures at start-up; with lazy=True give max_lazy_graphs")
 
     @classmethod
     def from_vllm_config(cls, vllm_config: Any, component: str) -> Self:
@@ -45,14 +69,37 @@ class GraphConfig:
         additional = getattr(vllm_config, "additional_config", None)
         components: Any = additional.get("audiograph", {}) if isinstance(additional, Mapping) else {}
         section: Any = components.get(component, {}) if isinstance(components, Mapping) else components
-        where = f'additional_config["audiograph"][{component!r}]'
+        where, known = f'additional_config["audiograph"][{component!r}]', [field.name for field in fields(cls)]
         if not isinstance(section, Mapping):
-            raise ConfigError(f"{where} must be a mapping of {', '.join(_SECTION)}, found {section!r}")
-        for key in set(section) - set(_SECTION):
-            near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(str(key), _SECTION, n=1))
-            raise ConfigError(f"{where}: expected {' or '.join(_SECTION)}, found {key!r}{near}")
-        return cls(
-            enforce_eager=bool(getattr(getattr(vllm_config, "model_config", None), "enforce_eager", False)),
-            cudagraph_mode=getattr(getattr(vllm_config, "compilation_config", None), "cudagraph_mode", None),
-            **section,
-        )
+            raise ConfigError(f"{where} must be a mapping of {', '.join(known)}, found {section!r}")
+        for key in set(section).difference(known):
+            near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(str(key), known, n=1))
+            raise ConfigError(f"{where}: expected one of {', '.join(known)}, found {key!r}{near}")
+        compilation, model = (getattr(vllm_config, f"{part}_config", None) for part in ("compilation", "model"))
+        given = {
+            "enforce_eager": bool(getattr(model, "enforce_eager", False)),
+            "cudagraph_mode": getattr(compilation, "cudagraph_mode", None),
+            "cudagraph_capture_sizes": getattr(compilation, "cudagraph_capture_sizes", None) or None,
+        }
+        return cls(**{**given, **section})
+
+
+@dataclass(frozen=True)
+class EnableDecision:
+    """Whether graphs are used; `why` names the switch that decided, and is empty where none did."""
+
+    enabled: bool
+    why: str = ""
+
+
+def decide_enabled(device: torch.device | str, config: GraphConfig) -> EnableDecision:
+    """Graphs or not. Pure: touches no device. `enabled=True` overrides vLLM's switches, never the device type."""
+    if torch.device(device).type != "cuda":
+        return EnableDecision(False, f"device is {device}, and CUDA graphs need cuda")
+    if config.enabled is False:
+        return EnableDecision(False, "enabled=False")
+    none = cudagraph_mode_name(config.cudagraph_mode) == "NONE"
+    against = "enforce_eager=True" if config.enforce_eager else "cudagraph_mode=NONE" if none else ""
+    if against and config.enabled:
+        return EnableDecision(True, f"enabled=True overrides {against}")
+    return EnableDecision(not against, against)

@@ -47,10 +47,7 @@ class CapturedMinusPadding(LengthContract):
 
 @dataclass(frozen=True)
 class PerRowLengths(LengthContract):
-    """Row i keeps `lengths[i] × scale`, and the output becomes a tuple of rows, the batch axis gone.
-
-    `lengths` names integers [batch]: a host input, in units of `of`, or an output, read with one synchronisation.
-    """
+    """Row i of the tensor `lengths` keeps its × `scale`: a host input, or an output, read with one synchronisation."""
 
     lengths: str
     scale: int = 1

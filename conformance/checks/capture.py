@@ -38,24 +38,26 @@ def every_bucket(subject: Subject) -> Evidence:
     with subject.sibling(warm=False) as other:
         with log_graphs(other) as log:
             seen = other.warmup()
-        if seen.captures != len(buckets):
+        captures = log.alive() if subject.spec.limited else seen.captures  # under a limit others are tried and let go
+        if captures != len(buckets):
             missing = [dict(bucket) for bucket in buckets if dict(bucket) not in log.sizes]
             failures = (other.stats() or {}).get("capture_failures") or {}
             told = "; ".join(f"{bucket}: {str(text).splitlines()[0]}" for bucket, text in failures.items())
             raise CheckFailed(
                 "CG101",
-                f"{seen.captures} captures were observed for {len(buckets)} buckets"
+                f"{captures} captures were observed for {len(buckets)} buckets"
                 + (f"; not captured: {missing}" if missing else "")
                 + (f" ({told})" if told else ""),
                 likely="a capture failed or was skipped, or buckets are captured more than once  (class N, L, K)",
                 cure="capture every declared bucket once at warm-up; CG103 names a line that no capture permits",
-                evidence={"captures": seen.captures, "buckets": len(buckets)},
+                evidence={"captures": captures, "buckets": len(buckets)},
             )
         for bucket in buckets:
             graphed_call(other, "CG101", subject.draw(bucket, "CG101"))
         statistics = other.stats() or {}
-        for key in ("graphs_requested", "graphs_captured"):
-            if statistics.get(key, len(buckets)) != len(buckets):
+        asked = len(buckets) + len(subject.spec.left_out)
+        for key, right in {"graphs_requested": asked, "graphs_captured": len(buckets)}.items():
+            if statistics.get(key, right) != right:
                 raise CheckFailed(
                     "CG101",
                     f"the statistics say {key} = {statistics[key]} where {len(buckets)} captures were observed",
@@ -165,7 +167,9 @@ def failed_capture(subject: Subject, number: int) -> Evidence:
         if not failed.sizes:
             raise _half_done(f"warm-up made fewer than {number + 1} captures")
         evidence = _require_right(subject, other, failed.sizes)
-        _require_counted(subject, other, failed.begun - 1)  # a runner may make others that hold nothing of the module
+        # A runner may make others that hold nothing of the module; under a limit it lets go what it tried.
+        captures = len(subject.spec.buckets) if subject.spec.limited else failed.begun
+        _require_counted(subject, other, captures - 1)
     graphed_call(subject, "CG104", subject.draw(failed.sizes, "CG104 first runner"))
     return {"failed": failed.sizes, "captures": seen.captures, **evidence}
 
@@ -207,7 +211,7 @@ def _require_counted(subject: Subject, other: Subject, captures: int) -> None:
         raise _half_done(f"the statistics name {len(failures or ())} failures")
     if statistics.get("graphs_captured", captures) != captures:
         raise _half_done(f"the statistics say {statistics['graphs_captured']} graphs, and {captures} were captured")
-    requested = len(subject.spec.buckets)
+    requested = len(subject.spec.buckets) + len(subject.spec.left_out)
     if statistics.get("graphs_requested", requested) != requested:
         raise _half_done(f"the statistics say {statistics['graphs_requested']} of {requested} graphs were asked for")
 

@@ -59,6 +59,11 @@ def _nothing() -> Callable[..., None]:
     return lambda *_, **__: None
 
 
+def _uncompiled(model: Any = None, **_: Any) -> Any:
+    """torch.compile gives back what it is given: Inductor's kernels run past the dispatcher, so no tape holds them."""
+    return model if model is not None else lambda function: function
+
+
 def attributes(device: EmulatedDevice) -> list[tuple[Any, str, Any]]:
     """`(owner, name, value)` of every attribute to set. Owners are modules of torch."""
 
@@ -138,5 +143,7 @@ def attributes(device: EmulatedDevice) -> list[tuple[Any, str, Any]]:
         (torch.amp, "autocast", Autocast),
         (torch.cuda.amp, "autocast", CudaAutocast),
         (torch.backends.cudnn, "is_acceptable", lambda *_: False),  # an LSTM asks, and would flatten weights for cuDNN
+        (torch, "compile", _uncompiled),
         (torch._C, "_host_emptyCache", _nothing()),
+        (torch._C, "_cuda_getCurrentRawStream", lambda *_: streams.current_stream().cuda_stream),
     ]

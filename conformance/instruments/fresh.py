@@ -10,15 +10,18 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.registry import load_adapters
 from conformance.spec import AdapterSpec
+from runner import GraphConfig
 
 if TYPE_CHECKING:
     from conformance.subject import Subject
 
+CONFIG = "AUDIOGRAPH_GRAPH_CONFIG"  # how the run's configuration reaches the process
 PATIENCE = 600.0  # seconds; packages around a model take many to import, more on a busy machine
 
 
@@ -42,12 +45,21 @@ def door_of(spec: AdapterSpec) -> str | None:
     return None
 
 
+def _as_json(config: GraphConfig | None) -> str:
+    """The fields that differ from the defaults."""
+    found = {} if config is None else {field.name: getattr(config, field.name) for field in fields(config)}
+    changed = {name: value for name, value in found.items() if value != getattr(GraphConfig, name)}
+    mode = changed.get("cudagraph_mode")
+    return json.dumps({**changed, "cudagraph_mode": getattr(mode, "name", mode)} if mode is not None else changed)
+
+
 def in_fresh_process(subject: Subject) -> dict[str, Any]:
     """What a fresh process finds for the subject's spec, on the same kind of device and with the same seed."""
     door = door_of(subject.spec)
     checkpoint = [str(subject.checkpoint)] if subject.checkpoint else []
     command = [sys.executable, "-m", __name__, str(door), subject.machine.device, str(subject.seed), *checkpoint]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    path = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": path, CONFIG: _as_json(subject.spec.config)}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment, check=False)
     except subprocess.TimeoutExpired as error:
@@ -69,9 +81,11 @@ def _judge(door: str, device: str, seed: int, checkpoint: Path | None) -> dict[s
     (loaded,) = load_adapters([door])
     for requirement in loaded.spec.requires:
         importlib.import_module(requirement.module)
+    from conformance.configuration import configure
     from conformance.device import open_device
     from conformance.subject import Subject
 
+    configure(loaded.spec, json.loads(os.environ.get(CONFIG, "{}")))
     with open_device(device) as machine:
         subject = Subject(loaded.spec, machine, seed, checkpoint)
         try:

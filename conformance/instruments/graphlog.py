@@ -30,6 +30,10 @@ class GraphLog:
     statics: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
     replays: list[int] = field(default_factory=list)
 
+    def alive(self) -> int:
+        """How many of the graphs are still held by somebody."""
+        return sum(graph() is not None for graph in self.graphs)
+
     def replayed(self) -> list[dict[str, int] | None]:
         """The sizes of the graph that each replay ran; None for a graph whose capture was not seen."""
         return [self.sizes[position] if position >= 0 else None for position in self.replays]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import torch
 from torch import nn
@@ -13,7 +14,9 @@ from torch import nn
 from conformance.registry import bundled_folder, load_file
 from conformance.spec import AdapterSpec
 from conformance.traces import Trace
-from runner import PADDED, AxisMode, GraphAdapter, GraphRunner, InputSpec, OutputSpec, PerRowLengths
+from runner import PADDED, AxisMode, Bucket, GraphAdapter, GraphRunner, InputSpec, OutputSpec, PerRowLengths
+from runner import runner as runner_module
+from runner.capture import Captured, capture
 
 _reference: Any = type(load_file(bundled_folder() / "reference" / "spec.py"))
 ReferenceAdapter: Any = _reference.adapter
@@ -90,6 +93,17 @@ class RaggedSpec(ReferenceSpec):
         return {**codes, "lengths": torch.full((sizes["batch"],), sizes["frames"])}
 
 
+class CapturingRunner(GraphRunner):
+    """A runner whose captures go through `_capture`, where a subclass puts its mistake."""
+
+    def _capture_each(self, buckets: Any) -> Any:
+        with mock.patch.object(runner_module, "capture", lambda adapter, bucket, *_: self._capture(bucket)):
+            return super()._capture_each(buckets)
+
+    def _capture(self, bucket: Bucket) -> Captured:
+        return capture(self._adapter, bucket, self._config, self._pool, self._side)
+
+
 def with_adapter(base: type[AdapterSpec], adapter: type[GraphAdapter], **attributes: Any) -> type[AdapterSpec]:
     """`base` on `adapter`, under the adapter's name and with its docstring."""
     return type(
@@ -107,6 +121,6 @@ def with_runner(
     def make_runner(
         self: AdapterSpec, adapter: GraphAdapter, device: torch.device, config: Any = None, pool: Any = None
     ) -> GraphRunner:
-        return runner(adapter, self.buckets, device=device, config=config, pool=pool)
+        return runner(adapter, (*self.buckets, *self.left_out), device=device, config=config, pool=pool)
 
     return type(name, (base or ReferenceSpec,), {"name": name, "make_runner": make_runner, "__doc__": doc})

@@ -8,20 +8,21 @@ from typing import Any
 import torch
 
 from runner import Bucket, GraphRunner
-from tests.mutants.base import Mutant, ReferenceAdapter, ReferenceSpec, with_adapter, with_runner
+from runner.capture import Captured, capture
+from tests.mutants.base import CapturingRunner, Mutant, ReferenceAdapter, ReferenceSpec, with_adapter, with_runner
 
 
-class _SkipsOne(GraphRunner):
-    def _capture(self, bucket: Bucket, side: Any) -> Any:
+class _SkipsOne(CapturingRunner):
+    def _capture(self, bucket: Bucket) -> Any:
         if str(bucket) == "b1-f8":
             raise RuntimeError("not worth its memory")
-        return super()._capture(bucket, side)
+        return super()._capture(bucket)
 
 
-class _CapturesTwice(GraphRunner):
-    def _capture(self, bucket: Bucket, side: Any) -> Any:
-        super()._capture(bucket, side)
-        return super()._capture(bucket, side)
+class _CapturesTwice(CapturingRunner):
+    def _capture(self, bucket: Bucket) -> Any:
+        super()._capture(bucket)
+        return super()._capture(bucket)
 
 
 class _CapturesLate(GraphRunner):
@@ -30,48 +31,49 @@ class _CapturesLate(GraphRunner):
         frames, capturing = codes.shape[-1], here and torch.cuda.is_current_stream_capturing()
         if here and self._warm and not self._closed and not capturing and frames > 8 and codes.shape[0] == 1:
             late = Bucket((("batch", 1), ("frames", frames)))
-            super()._capture(late, torch.cuda.Stream(self._device))
+            with torch.no_grad():
+                capture(self._adapter, late, self._config, self._pool, self._side)
         return super().__call__(*args, **kwargs)
 
 
-class _HalfAnEntry(GraphRunner):
-    def _capture(self, bucket: Bucket, side: Any) -> Any:
+class _HalfAnEntry(CapturingRunner):
+    def _capture(self, bucket: Bucket) -> Any:
         try:
-            return super()._capture(bucket, side)
+            return super()._capture(bucket)
         except RuntimeError as error:
             codes = torch.zeros((bucket["batch"], 4, bucket["frames"]), dtype=torch.long, device=self._device)
             outputs, structure = self._adapter.named_outputs(self._adapter.forward(codes))
             self._pool = torch.cuda.graph_pool_handle()
-            self.statistics.capture_failures[str(bucket)] = str(error)
-            return torch.cuda.CUDAGraph(), {"codes": codes}, outputs, structure
+            self.failed[bucket] = str(error)
+            return Captured(bucket, torch.cuda.CUDAGraph(), {"codes": codes}, outputs, structure)
 
 
 class _AllOrNothing(GraphRunner):
     def warmup(self) -> None:
         super().warmup()
         if self.failed:
-            self._graphs, self._available, self.captured = {}, None, ()
+            self._publish({})
 
 
 class _FailsInSilence(GraphRunner):
     def warmup(self) -> None:
         super().warmup()
-        self.statistics.capture_failures.clear()
+        self.statistics.failed = {}
 
 
 class _CountsPlans(GraphRunner):
     def warmup(self) -> None:
         super().warmup()
-        for bucket in self._requested.buckets if self.failed else ():
-            self.statistics.capture_seconds[str(bucket)] = 0.0
+        if self.failed:
+            self.statistics.captures = dict.fromkeys(map(str, self._requested.buckets), (0.0, 0))
 
 
-class _LeavesItsStream(GraphRunner):
-    def _capture(self, bucket: Bucket, side: Any) -> Any:
+class _LeavesItsStream(CapturingRunner):
+    def _capture(self, bucket: Bucket) -> Any:
         try:
-            return super()._capture(bucket, side)
+            return super()._capture(bucket)
         except RuntimeError:
-            torch.cuda.set_stream(side)
+            torch.cuda.set_stream(self._side)
             raise
 
 
@@ -123,12 +125,12 @@ class SyncsUnlessTold(ReferenceAdapter):
         return super().forward(codes)
 
 
-class _Tells(GraphRunner):
-    def _capture(self, bucket: Bucket, side: Any) -> Any:
+class _Tells(CapturingRunner):
+    def _capture(self, bucket: Bucket) -> Any:
         adapter: Any = self._adapter
         adapter.told = True
         try:
-            return super()._capture(bucket, side)
+            return super()._capture(bucket)
         finally:
             adapter.told = False
 

@@ -23,8 +23,8 @@ class _FrozenInOuterCapture(GraphRunner):
 
 
 class _ReplaysForShow(GraphRunner):
-    def _replay(self, bucket: Any, sizes: Any, inputs: Any) -> Any:
-        super()._replay(bucket, sizes, inputs)
+    def _replay(self, plan: Any, inputs: Any) -> Any:
+        super()._replay(plan, inputs)
         with torch.no_grad():
             return self._adapter.forward(inputs["codes"])
 
@@ -71,8 +71,7 @@ class _GuardsFullCallsOnly(GraphRunner):
         padded = inputs["codes"].shape[-1] == 5
         if not (padded and self._warm and not self._closed and capturing()):
             return super()._decide(inputs)
-        sizes = self._adapter.measure(inputs, self._device)
-        return (self._available.lookup(sizes), sizes)  # type: ignore[union-attr,arg-type]
+        return self._look_up(inputs, None)
 
 
 MUTANTS = tuple(

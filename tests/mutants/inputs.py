@@ -59,9 +59,8 @@ class RoundsToHalf(ReferenceAdapter):
 class ReplaysUnderAutocast(GraphRunner):
     def _decide(self, inputs: dict[str, Any]) -> Any:
         decision = super()._decide(inputs)
-        if isinstance(decision, Fallback) and decision.detail == "autocast" and self._available:
-            sizes: Any = self._adapter.measure(inputs, self._device)
-            return self._available.lookup(sizes), sizes
+        if isinstance(decision, Fallback) and decision.detail == "autocast":
+            return self._look_up(inputs, None)
         return decision
 
 

@@ -9,25 +9,25 @@ from typing import Any
 import torch
 
 from runner import Bucket, GraphRunner
-from tests.mutants.base import Mutant, with_runner
+from tests.mutants.base import CapturingRunner, Mutant, with_runner
 
 _kept_for_ever: list[Any] = []
 
 
-class _OwnCopy(GraphRunner):
+class _OwnCopy(CapturingRunner):
     """Each bucket's graph is captured around a copy of the module, which lives as long as the runner."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._copies: list[Any] = []
 
-    def _capture(self, bucket: Bucket, side: Any) -> Any:
+    def _capture(self, bucket: Bucket) -> Any:
         adapter: Any = self._adapter
         original = adapter.module
         adapter.module = copy.deepcopy(original)
         self._copies.append(adapter.module)
         try:
-            return super()._capture(bucket, side)
+            return super()._capture(bucket)
         finally:
             adapter.module = original
 
@@ -36,10 +36,10 @@ class _OwnCopy(GraphRunner):
         self._copies.clear()
 
 
-class _OwnPool(GraphRunner):
-    def _capture(self, bucket: Bucket, side: Any) -> Any:
+class _OwnPool(CapturingRunner):
+    def _capture(self, bucket: Bucket) -> Any:
         self._pool = torch.cuda.graph_pool_handle()
-        return super()._capture(bucket, side)
+        return super()._capture(bucket)
 
 
 class _KeepsResults(GraphRunner):
@@ -67,17 +67,17 @@ class _OnlySaysClosed(GraphRunner):
         self._closed = True
 
 
-class _KeepsStatics(GraphRunner):
-    def _capture(self, bucket: Bucket, side: Any) -> Any:
-        captured = super()._capture(bucket, side)
-        _kept_for_ever.append(captured[1])
+class _KeepsStatics(CapturingRunner):
+    def _capture(self, bucket: Bucket) -> Any:
+        captured = super()._capture(bucket)
+        _kept_for_ever.append(captured.static)
         return captured
 
 
-class _KeepsGraphs(GraphRunner):
-    def _capture(self, bucket: Bucket, side: Any) -> Any:
-        captured = super()._capture(bucket, side)
-        _kept_for_ever.append(captured[0])
+class _KeepsGraphs(CapturingRunner):
+    def _capture(self, bucket: Bucket) -> Any:
+        captured = super()._capture(bucket)
+        _kept_for_ever.append(captured.graph)
         return captured
 
 

@@ -48,7 +48,7 @@ class _ClosesTheWholePool(GraphRunner):
         super().close()
         for other in list(self.members):
             if other is not self and other._pool == pool:
-                other._graphs, other._available = {}, None
+                other._publish({})
 
 
 class _AnswersTwice(GraphRunner):
@@ -56,8 +56,8 @@ class _AnswersTwice(GraphRunner):
 
     last: Any = None
 
-    def _replay(self, bucket: Any, sizes: Any, inputs: Any) -> Any:
-        result = super()._replay(bucket, sizes, inputs)
+    def _replay(self, plan: Any, inputs: Any) -> Any:
+        result = super()._replay(plan, inputs)
         codes = inputs["codes"]
         if self.last is not None and self.last[0].shape == codes.shape and torch.equal(self.last[0], codes):
             return self.last[1]

@@ -82,7 +82,7 @@ class TakesHostTensors(ReferenceAdapter):
 
 class _DearestFirst(BucketTable):
     def lookup(self, sizes: Any) -> Any:
-        return next((b for b in self.largest_first if all(b[axis] >= sizes[axis] for axis in sizes)), None)
+        return next((b for b in self.buckets[::-1] if all(b[axis] >= sizes[axis] for axis in sizes)), None)
 
 
 class _TakesTheLargest(GraphRunner):

@@ -82,10 +82,9 @@ class _CutsToLargestBucket(GraphRunner):
 class _Unguarded(GraphRunner):
     def _decide(self, inputs: dict[str, Any]) -> Any:
         decision = super()._decide(inputs)
-        if isinstance(decision, Fallback) and decision.reason is FallbackReason.OUTER_CAPTURE and self._available:
-            sizes: Any = self._adapter.measure(inputs, self._device)
-            bucket = self._available.lookup(sizes)
-            return (bucket, sizes) if bucket else decision
+        if isinstance(decision, Fallback) and decision.reason is FallbackReason.OUTER_CAPTURE and self._warm:
+            plan = self._look_up(inputs, None)
+            return decision if isinstance(plan, Fallback) else plan
         return decision
 
 

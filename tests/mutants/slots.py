@@ -114,8 +114,8 @@ class _WritesBackAPoolOfItsOwn(GraphRunner):
 
     kept: Any = None
 
-    def _replay(self, bucket: Any, sizes: Any, inputs: Any) -> Any:
-        result = super()._replay(bucket, sizes, inputs)
+    def _replay(self, plan: Any, inputs: Any) -> Any:
+        result = super()._replay(plan, inputs)
         adapter: Any = self._adapter
         pool, own = adapter.module.pool, inputs["slots"]
         if self.kept is not None:

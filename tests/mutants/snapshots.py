@@ -27,6 +27,7 @@ from conformance.snapshots.structure import to_amber
 from conformance.snapshots.terms import CHECKS
 from conformance.subject import open_subject
 from runner import GraphRunner
+from runner.capture import CallPlan
 from tests.mutants.base import HOP, Mutant, ReferenceAdapter, ReferenceSpec, with_adapter, with_runner
 
 FOLDER = Path(tempfile.gettempdir()) / f"audiograph-truth-{os.getpid()}"
@@ -141,9 +142,9 @@ class _PadsFurther(GraphRunner):
 
     def _decide(self, inputs: dict[str, Any]) -> Any:
         decision = super()._decide(inputs)
-        if isinstance(decision, tuple) and decision[1] == {"batch": 1, "frames": HOP - 1}:
-            larger = self._available.lookup({"batch": 4, "frames": HOP})  # type: ignore[union-attr]
-            return (larger, decision[1])
+        if isinstance(decision, CallPlan) and decision.sizes == {"batch": 1, "frames": HOP - 1}:
+            larger = next(captured for bucket, captured in self._graphs.items() if str(bucket) == f"b4-f{HOP}")
+            return CallPlan(self._adapter, larger, decision.sizes, inputs)
         return decision
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import torch
-
 from runner import Fallback, FallbackReason, GraphRunner
 from tests.mutants.base import Mutant, ReferenceSpec, with_runner
 
@@ -17,27 +15,27 @@ _LATER = 12
 class _Counting(GraphRunner):
     calls = 0
 
-    def _replay(self, bucket: Any, sizes: Any, inputs: Any) -> Any:
+    def _replay(self, plan: Any, inputs: Any) -> Any:
         self.calls += 1
-        return super()._replay(bucket, sizes, inputs)
+        return super()._replay(plan, inputs)
 
 
 class _Waits(_Counting):
-    def _replay(self, bucket: Any, sizes: Any, inputs: Any) -> Any:
+    def _replay(self, plan: Any, inputs: Any) -> Any:
         time.sleep(0.004)
-        return super()._replay(bucket, sizes, inputs)
+        return super()._replay(plan, inputs)
 
 
 class _CapturesAgain(_Counting):
-    def _replay(self, bucket: Any, sizes: Any, inputs: Any) -> Any:
+    def _replay(self, plan: Any, inputs: Any) -> Any:
         if self.calls == _LATER:
-            self._graphs[bucket] = self._capture(bucket, torch.cuda.Stream())
-        return super()._replay(bucket, sizes, inputs)
+            self._capture_each([plan.captured.bucket])
+        return super()._replay(plan, inputs)
 
 
 class _KeepsAll(_Counting):
-    def _replay(self, bucket: Any, sizes: Any, inputs: Any) -> Any:
-        result = super()._replay(bucket, sizes, inputs)
+    def _replay(self, plan: Any, inputs: Any) -> Any:
+        result = super()._replay(plan, inputs)
         if self.calls > _LATER:
             self.kept = [*getattr(self, "kept", ()), result]
         return result
@@ -51,7 +49,7 @@ class _TiresOfReplaying(GraphRunner):
 
     def _decide(self, inputs: Any) -> Any:
         decision = super()._decide(inputs)
-        sizes = decision[1] if isinstance(decision, tuple) else None
+        sizes = None if isinstance(decision, Fallback) else decision.sizes
         self.calls, self.last = (self.calls + 1 if sizes == self.last else 0), sizes
         return Fallback(FallbackReason.NOT_CAPTURED) if sizes and self.calls > 20 else decision
 

@@ -8,6 +8,7 @@ from tests.mutants import (
     capture,
     evasions,
     inputs,
+    lazy,
     lengths,
     manifest,
     memory,
@@ -23,6 +24,7 @@ from tests.mutants import (
 )
 from tests.mutants.addresses import MemoSpec, StatefulSpec
 from tests.mutants.base import Mutant, RaggedSpec, ReferenceSpec
+from tests.mutants.lazy import LazySpec, LimitedSpec
 from tests.mutants.lengths import NoisySpec
 from tests.mutants.slots import SlottedSpec
 from tests.mutants.snapshots import KeptSpec
@@ -44,6 +46,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *policy.MUTANTS,
     *snapshots.MUTANTS,
     *speed.MUTANTS,
+    *lazy.MUTANTS,
 )
 CORRECT: tuple[type[AdapterSpec], ...] = (
     ReferenceSpec,
@@ -53,4 +56,6 @@ CORRECT: tuple[type[AdapterSpec], ...] = (
     SlottedSpec,
     MemoSpec,
     KeptSpec,
+    LazySpec,
+    LimitedSpec,
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from runner import GraphRunner
+from runner import Fallback, FallbackReason, GraphRunner
 from tests.mutants.base import Mutant, ReferenceAdapter, ReferenceSpec, with_adapter, with_runner
 
 MOMENT = 0.001  # seconds
@@ -65,11 +65,16 @@ class _SharedDecision(GraphRunner):
         time.sleep(MOMENT)
         return self._decision
 
+    def close(self) -> None:
+        super().close()
+        self._decision = Fallback(FallbackReason.CLOSED)
+
 
 class _ClosesUnderCalls(GraphRunner):
     def close(self) -> None:
         if os.getpid() == self._pid:
-            self._graphs = {}
+            for captured in self._graphs.values():
+                captured.graph.reset()
             time.sleep(20 * MOMENT)
         super().close()
 

@@ -66,11 +66,11 @@ def test_the_cache_of_seen_sizes_stays_bounded():
     many = table((1, 8))
     for frames in range(10_000):
         many.lookup({"batch": 1, "frames": frames + 1})
-    assert len(many._seen) <= 4096
+    assert many._remembered.cache_info().currsize <= 4096
 
 
-def test_largest_first_is_by_work():
-    assert [str(b) for b in table((1, 8), (4, 8), (1, 16)).largest_first] == ["b4-f8", "b1-f16", "b1-f8"]
+def test_buckets_are_ordered_by_work():
+    assert [str(b) for b in table((4, 8), (1, 8), (1, 16)).buckets] == ["b1-f8", "b1-f16", "b4-f8"]
 
 
 @pytest.mark.parametrize(

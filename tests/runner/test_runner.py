@@ -9,7 +9,7 @@ import pytest
 import torch
 from codecs_for_tests import HOP, N_VQ, CodecAdapter, CountedRowsAdapter, NoisyStreamAdapter, RowsAdapter, codes
 
-from runner import EXACT, AdapterError, GraphConfig, GraphRunner
+from runner import EXACT, AdapterError, GraphConfig, GraphRunner, InputSpec
 
 BUCKETS = [{"batch": 1, "frames": 8}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16}]
 
@@ -127,6 +127,18 @@ def test_inputs_are_left_as_they_were(runner):
 
 def test_inputs_bind_by_name_and_by_position(runner):
     assert torch.equal(runner(codes=codes(1, 8)), runner(codes(1, 8)))
+
+
+def test_inputs_of_one_shape_keep_their_names_in_any_order(cuda):
+    class Two(CodecAdapter):
+        inputs = (*CodecAdapter.inputs, InputSpec("gain", torch.float32, ("batch", "frames")))
+
+        def forward(self, tensor, gain):
+            return super().forward(tensor) * gain.mean()
+
+    runner = warm(Two(cuda), cuda)
+    tensor, gain = codes(1, 8), torch.full((1, 8), 3.0, device=cuda)
+    assert torch.equal(runner(tensor, gain), runner(gain=gain, codes=tensor))
 
 
 @pytest.mark.parametrize(("args", "kwargs"), [(0, ()), (2, ()), (1, ("codes",)), (0, ("code",)), (1, ("lengths",))])
@@ -380,7 +392,7 @@ def test_buckets_are_captured_largest_first_into_the_given_pool(adapter, cuda):
     pool = torch.cuda.graph_pool_handle()
     runner = warm(adapter, cuda, pool=pool, config=GraphConfig(warmup_iterations=1))
     assert seen == [shape for b, f in [(4, 16), (2, 8), (1, 8)] for shape in [(b, N_VQ, f)] * 2]
-    assert {graph.pool() for graph, *_ in runner._graphs.values()} == {pool}
+    assert {captured.graph.pool() for captured in runner._graphs.values()} == {pool}
 
 
 def test_two_threads_never_mix_their_inputs(runner, adapter):
@@ -403,7 +415,7 @@ def test_two_threads_never_mix_their_inputs(runner, adapter):
 
 
 def test_a_closed_runner_holds_nothing_and_runs_eagerly(runner, adapter):
-    static = weakref.ref(next(iter(runner._graphs.values()))[1]["codes"])
+    static = weakref.ref(next(iter(runner._graphs.values())).static["codes"])
     runner.close()
     runner.close()
     gc.collect()
@@ -428,7 +440,8 @@ def test_the_counters_reconcile(runner):
     assert snapshot["capture_seconds"].keys() == snapshot["capture_bytes"].keys() == {"b1-f8", "b2-f8", "b4-f16"}
 
 
-def test_a_call_that_was_decided_before_close_runs_eagerly(runner, adapter):
+def test_a_call_that_was_decided_before_close_runs_eagerly(adapter, cuda):
     adapter.ineligible = lambda codes: runner.close()
+    runner = warm(adapter, cuda)
     assert runner(codes(1, 5)).shape == (1, 1, 5 * HOP - 2)
     assert only_fallback(runner) == "closed"
