@@ -9,9 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import ConformanceError
-from conformance.loudness import SubjectRefused
 from conformance.spec import AdapterSpec
-from conformance.wrapped import WrapperSpec
 
 if TYPE_CHECKING:
     from conformance.subject import Subject
@@ -40,6 +38,7 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
 
 def configure(spec: AdapterSpec, given: Mapping[str, Any]) -> None:
     """Give `spec` the run's configuration. Raises :class:`ConformanceError` where it could not be tested so."""
+    from conformance.wrapped import WrapperSpec
     from runner import ConfigError, GraphConfig
 
     if given and isinstance(spec, WrapperSpec):
@@ -71,6 +70,8 @@ def layered(base: GraphConfig | None, switches: GraphConfig | None, pool: Any) -
 
 def refuse_other_limit(subject: Subject) -> None:
     """Cases are made for `buckets`, so what the memory limit holds must be these, and `left_out` what it does not."""
+    from conformance.loudness import SubjectRefused
+
     captured = getattr(subject.runner, "captured", ())
     missing = [bucket.label for bucket in subject.table.buckets if bucket not in captured]
     surplus = [bucket.label for bucket in captured if bucket not in subject.table.buckets]
