@@ -22,7 +22,7 @@ LIMIT = 1e-3
 SHAPE_LIMIT = 1e-4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Noise:
     """Floors, relative to the peak of the output that was compared.
 
@@ -70,7 +70,7 @@ def measure_noise(subject: Subject) -> Noise:
                 compiled = max(compiled, _relative(again[name][row], tensor))
                 if alone and len(expected) == rows:
                     shape = max(shape, _relative(alone[row][name][0], tensor))
-    return Noise(repeat, shape, compiled)
+    return Noise(repeat=repeat, shape=shape, compiled=compiled)
 
 
 def _relative(found: torch.Tensor, expected: torch.Tensor) -> float:

@@ -17,14 +17,15 @@ ROUNDINGS = 8.0  # a result of few bits may differ by this many of its last ones
 LOW_LIMIT = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LowPrecisionNoise(Noise):
     """The allowance of :class:`Noise` would be half the peak in bfloat16; here it is a few roundings of the dtype."""
 
     eps: float = 0.0
 
     def allowance(self, expected: torch.Tensor, *, same_shape: bool) -> float:
-        floor = self.repeat if same_shape else max(self.repeat, self.shape)
+        floor = max(self.repeat, self.compiled)
+        floor = floor if same_shape else max(floor, self.shape)
         if floor > LOW_LIMIT:
             raise Inconclusive(f"eager alone varies by {floor:.1e} of its peak in low precision")
         peak = float(expected.abs().max()) if expected.numel() else 0.0
@@ -33,7 +34,7 @@ class LowPrecisionNoise(Noise):
 
 def low_precision_noise(subject: Subject, dtype: torch.dtype) -> LowPrecisionNoise:
     noise = measure_noise(subject)
-    return LowPrecisionNoise(noise.repeat, noise.shape, torch.finfo(dtype).eps)
+    return LowPrecisionNoise(**vars(noise), eps=torch.finfo(dtype).eps)
 
 
 @contextlib.contextmanager
