@@ -192,9 +192,8 @@ def headline_of(record: CaseRecord) -> str:
 
 
 COMPARED = (
-    "Each subject is a module that answers calls from CUDA graphs; it is held against the same module run eagerly, on "
-    "the same inputs. NAME@PACKAGE is the wrapper that the package ships, unmodified; NAME alone is audiograph's own "
-    "adapter of the same module."
+    "Each subject replays CUDA graphs, and is held against its module run eagerly. NAME@PACKAGE is the package's own "
+    "wrapper, NAME audiograph's adapter."
 )
 KNOWN = (
     "A known failure is one that the adapter's expectations.toml declares, with a reason, an issue and a last day. It "
