@@ -12,7 +12,6 @@ import torch
 from conformance.registry import spec_of
 from runner import GraphConfig, GraphRunner
 
-
 PROGRAM = """
 import torch
 from conformance.registry import spec_of
