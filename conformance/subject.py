@@ -177,15 +177,6 @@ class Subject:
         named, self._structure = self.adapter.named_outputs(result)
         return {spec.name: self._rows(spec, named[spec.name]) for spec in self.adapter.outputs}
 
-    def eager_compiled(self, inputs: Inputs) -> Outputs:
-        """What torch.compile makes of the module, on `inputs` as they are and without a graph."""
-        self.fresh_start()
-        forward = torch._dynamo.config.patch(recompile_limit=256)(torch.compile(self.adapter.forward, dynamic=False))
-        with torch.no_grad():
-            result = forward(*(inputs[spec.name] for spec in self.adapter.device_inputs()))
-        named, _ = self.adapter.named_outputs(result)
-        return {spec.name: self._rows(spec, named[spec.name]) for spec in self.adapter.outputs}
-
     def _rows(self, spec: OutputSpec, output: torch.Tensor) -> Rows:
         if self.row_axis not in spec.axes:
             return [output]

@@ -1,10 +1,13 @@
-"""Small adapters around real modules, for the runner's tests."""
+"""Small adapters around real modules, for the runner's tests, and how they are warmed up, made to fail and called."""
+
+import threading
 
 import torch
 
-from runner import EXACT, PADDED, CapturedMinusPadding, GraphAdapter, InputSpec, OutputSpec, PerRowLengths
+from runner import EXACT, PADDED, CapturedMinusPadding, GraphAdapter, GraphRunner, InputSpec, OutputSpec, PerRowLengths
 
 N_VQ, HOP = 4, 6
+BUCKETS = [{"batch": 1, "frames": 8}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16}]
 
 
 class CausalCodec(torch.nn.Module):
@@ -71,3 +74,41 @@ class NoisyStreamAdapter(CodecAdapter):
         wav = wav + torch.randn_like(wav)
         wav[..., : last.shape[-1]] = last
         return wav
+
+
+def warm(adapter, device, buckets=BUCKETS, **options):
+    runner = GraphRunner(adapter, buckets, device=device, **options)
+    runner.warmup()
+    return runner
+
+
+def only_fallback(runner):
+    (reason,) = runner.statistics.fallbacks
+    return reason
+
+
+def fail_at(adapter, batch, make_error):
+    forward = adapter.forward
+
+    def failing(tensor):
+        if torch.cuda.is_current_stream_capturing() and tensor.shape[0] == batch:
+            make_error(tensor)
+        return forward(tensor)
+
+    adapter.forward = failing
+
+
+def raise_error(error):
+    def make(_):
+        raise error
+
+    return make
+
+
+def in_threads(serve, count):
+    """`serve(0)` to `serve(count - 1)`, each in a thread of its own."""
+    threads = [threading.Thread(target=serve, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

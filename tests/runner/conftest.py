@@ -19,3 +19,17 @@ def cuda():
 
     with emulated_cuda():
         yield torch.device("cuda", 0)
+
+
+@pytest.fixture
+def adapter(cuda):
+    from codecs_for_tests import CodecAdapter
+
+    return CodecAdapter(cuda)
+
+
+@pytest.fixture
+def runner(adapter, cuda):
+    from codecs_for_tests import warm
+
+    return warm(adapter, cuda)

@@ -4,18 +4,12 @@ import gc
 import threading
 import weakref
 
-import pytest
 import torch
-from codecs_for_tests import CodecAdapter, codes
+from codecs_for_tests import codes, in_threads
 
 from runner import GraphConfig, GraphRunner
 
 BUCKETS = [{"batch": 1, "frames": 8}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16}]
-
-
-@pytest.fixture
-def adapter(cuda):
-    return CodecAdapter(cuda)
 
 
 def lazy(adapter, device, most=8):
@@ -87,11 +81,7 @@ def test_threads_that_need_the_same_graph_capture_it_once(adapter, cuda):
         if not torch.allclose(found, adapter.module(tensor), atol=1e-4):
             wrong.append(seed)
 
-    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(call, 4)
     assert (sum(captures), wrong) == (1, [])
     assert runner.statistics.hits_per_bucket == {"b1-f8": 4}
 

@@ -4,16 +4,11 @@ import gc
 
 import pytest
 import torch
-from codecs_for_tests import CodecAdapter, codes
+from codecs_for_tests import codes
 
 from runner import ConfigError, GraphConfig, GraphRunner
 
 SMALL, MEDIUM, LARGE = {"batch": 1, "frames": 8}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16}
-
-
-@pytest.fixture
-def adapter(cuda):
-    return CodecAdapter(cuda)
 
 
 def limited(adapter, device, buckets, limit):

@@ -1,57 +1,24 @@
 """The life of a runner: warm-up, replay, fallback with its reason, failure, close."""
 
 import gc
-import os
-import threading
 import weakref
 
 import pytest
 import torch
-from codecs_for_tests import HOP, N_VQ, CodecAdapter, CountedRowsAdapter, NoisyStreamAdapter, RowsAdapter, codes
+from codecs_for_tests import (
+    HOP,
+    N_VQ,
+    CodecAdapter,
+    CountedRowsAdapter,
+    NoisyStreamAdapter,
+    RowsAdapter,
+    codes,
+    in_threads,
+    only_fallback,
+    warm,
+)
 
-from runner import EXACT, AdapterError, GraphConfig, GraphRunner, InputSpec
-
-BUCKETS = [{"batch": 1, "frames": 8}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16}]
-
-
-@pytest.fixture
-def adapter(cuda):
-    return CodecAdapter(cuda)
-
-
-@pytest.fixture
-def runner(adapter, cuda):
-    return warm(adapter, cuda)
-
-
-def warm(adapter, device, buckets=BUCKETS, **options):
-    runner = GraphRunner(adapter, buckets, device=device, **options)
-    runner.warmup()
-    return runner
-
-
-def only_fallback(runner):
-    (reason,) = runner.statistics.fallbacks
-    return reason
-
-
-def fail_at(adapter, batch, make_error):
-    forward = adapter.forward
-
-    def failing(tensor):
-        if torch.cuda.is_current_stream_capturing() and tensor.shape[0] == batch:
-            make_error(tensor)
-        return forward(tensor)
-
-    adapter.forward = failing
-
-
-def raise_error(error):
-    def make(_):
-        raise error
-
-    return make
-
+from runner import AdapterError, GraphConfig, InputSpec
 
 # Warm-up
 
@@ -206,177 +173,6 @@ def test_rows_stay_whole_where_an_outer_capture_forbids_reading_their_lengths(cu
     assert only_fallback(runner) == "outer_capture"
 
 
-# Fallback
-
-
-def test_calls_before_warm_up_are_eager(adapter, cuda):
-    runner = GraphRunner(adapter, BUCKETS, device=cuda)
-    runner(codes(1, 8))
-    assert only_fallback(runner) == "not_captured"
-
-
-def test_calls_during_warm_up_are_eager(adapter, cuda):
-    runner = GraphRunner(adapter, BUCKETS, device=cuda)
-    forward, seen = adapter.forward, []
-
-    def calling(tensor):
-        seen.append(runner.captured)
-        return forward(tensor)
-
-    adapter.forward = calling
-    runner.warmup()
-    assert set(seen) == {()}
-    assert len(runner.captured) == 3
-
-
-@pytest.mark.parametrize("config", [{"enabled": False}, {"enforce_eager": True}, {"cudagraph_mode": "NONE"}])
-def test_a_switch_means_no_capture_at_all(adapter, cuda, config):
-    runner = warm(adapter, cuda, config=GraphConfig(**config))
-    assert adapter.forwards == 0
-    runner(codes(1, 8))
-    assert (runner.enabled, only_fallback(runner), runner.captured) == (False, "disabled", ())
-
-
-def test_an_override_is_logged(adapter, cuda, caplog):
-    assert GraphRunner(adapter, BUCKETS, device=cuda, config=GraphConfig(enabled=True, enforce_eager=True)).enabled
-    assert "enabled=True overrides enforce_eager=True" in caplog.text
-
-
-def test_a_cpu_device_runs_eagerly_and_needs_no_cuda():
-    runner = warm(CodecAdapter("cpu"), "cpu")
-    assert runner(codes(1, 8, "cpu")).shape == (1, 1, 8 * HOP - 2)
-    assert only_fallback(runner) == "disabled"
-
-
-def test_a_call_inside_an_outer_capture_is_captured_eagerly_and_later_calls_replay(runner, adapter):
-    tensor, outer = codes(1, 8), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(outer):
-        inner = runner(tensor)
-    outer.replay()
-    assert torch.allclose(inner, adapter.module(tensor), atol=1e-4)
-    assert only_fallback(runner) == "outer_capture"
-    runner(tensor)
-    assert runner.statistics.hits_per_bucket == {"b1-f8": 1}
-
-
-def test_warm_up_inside_an_outer_capture_is_refused_with_the_cure(adapter, cuda):
-    runner = GraphRunner(adapter, BUCKETS, device=cuda)
-    with torch.cuda.graph(torch.cuda.CUDAGraph()), pytest.raises(RuntimeError, match="before the capture begins"):
-        runner.warmup()
-    runner.warmup()
-    assert len(runner.captured) == 3
-
-
-def test_a_size_that_no_bucket_holds_is_eager(runner):
-    runner(codes(1, 17))
-    assert only_fallback(runner) == "no_bucket"
-
-
-def test_an_exact_axis_is_never_padded(cuda):
-    class Exact(CodecAdapter):
-        axes = {"batch": EXACT, "frames": EXACT}  # noqa: RUF012
-
-    runner = warm(Exact(cuda), cuda)
-    runner(codes(1, 7))
-    assert only_fallback(runner) == "no_bucket"
-
-
-def test_a_contradicting_input_runs_what_eager_runs(runner):
-    assert runner(codes(1, 8).int()).shape == (1, 1, 8 * HOP - 2)
-    assert only_fallback(runner) == "ineligible:dtype"
-
-
-def test_an_adapters_own_word_is_the_reason(adapter, cuda):
-    adapter.ineligible = lambda codes: "streaming"
-    runner = warm(adapter, cuda)
-    runner(codes(1, 8))
-    assert only_fallback(runner) == "ineligible:streaming"
-
-
-def test_a_forked_child_runs_eagerly(runner, monkeypatch):
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    runner(codes(1, 8))
-    assert only_fallback(runner) == "forked"
-
-
-# Failure
-
-
-@pytest.mark.parametrize("fault", [raise_error(RuntimeError("boom")), lambda tensor: tensor.sum().item()])
-def test_a_failed_capture_degrades_its_bucket_alone(adapter, cuda, caplog, fault):
-    fail_at(adapter, 4, fault)
-    before = torch.cuda.current_stream()
-    runner = warm(adapter, cuda)
-    assert torch.cuda.current_stream() == before
-    assert [str(bucket) for bucket in runner.captured] == ["b1-f8", "b2-f8"]
-    assert [str(bucket) for bucket in runner.failed] == ["b4-f16"]
-    assert "capture of bucket b4-f16 failed" in caplog.text
-    assert torch.allclose(runner(codes(1, 5)), adapter.module(codes(1, 5)), atol=1e-4)
-    assert torch.allclose(runner(codes(4, 9)), adapter.module(codes(4, 9)), atol=1e-4)
-    snapshot = runner.statistics.snapshot()
-    assert (snapshot["hits"], snapshot["fallbacks"]) == (1, {"capture_failed": 1})
-    assert (snapshot["graphs_captured"], snapshot["graphs_requested"]) == (2, 3)
-    assert list(snapshot["capture_failures"]) == ["b4-f16"]
-
-
-def test_a_larger_captured_bucket_serves_the_sizes_of_a_failed_one(adapter, cuda):
-    fail_at(adapter, 1, raise_error(RuntimeError("boom")))
-    runner = warm(adapter, cuda)
-    runner(codes(1, 8))
-    assert runner.statistics.hits_per_bucket == {"b2-f8": 1}
-
-
-def test_all_captures_failed_is_visible(adapter, cuda):
-    for batch in (1, 2, 4):
-        fail_at(adapter, batch, raise_error(RuntimeError("boom")))
-    runner = warm(adapter, cuda)
-    runner(codes(1, 8))
-    assert (runner.captured, only_fallback(runner)) == ((), "capture_failed")
-    assert set(runner.failed.values()) == {"RuntimeError: boom"}
-
-
-def test_running_out_of_memory_in_a_capture_leaves_only_that_bucket_eager(adapter, cuda):
-    fail_at(adapter, 4, raise_error(torch.OutOfMemoryError("CUDA out of memory")))
-    runner = warm(adapter, cuda)
-    runner(codes(4, 16))
-    assert only_fallback(runner) == "capture_failed"
-    assert [str(bucket) for bucket in runner.failed] == [
-        str(bucket) for bucket in runner.failed if bucket["batch"] == 4
-    ]
-
-
-def test_a_failed_capture_keeps_no_static_buffer(adapter, cuda):
-    seen = []
-    fail_at(adapter, 4, lambda tensor: (seen.append(weakref.ref(tensor)), tensor.sum().item()))
-    warm(adapter, cuda)
-    gc.collect()
-    assert [reference() for reference in seen] == [None]
-
-
-def test_a_shape_that_the_declaration_does_not_promise_fails_its_capture(adapter, cuda):
-    adapter.module.forward = lambda tensor: tensor.new_zeros(tensor.shape[0], 2, 9)
-    runner = warm(adapter, cuda, buckets=BUCKETS[:1])
-    assert "expected [[1, 1, 'samples']], found [[1, 2, 9]]" in next(iter(runner.failed.values()))
-
-
-@pytest.mark.parametrize("step", ["load", "unload"])
-def test_an_error_in_a_replay_propagates_and_is_counted(runner, adapter, step):
-    def broken(*_):
-        raise ValueError("broken")
-
-    setattr(adapter, step, broken)
-    with pytest.raises(ValueError, match="broken"):
-        runner(codes(1, 8))
-    snapshot = runner.statistics.snapshot()
-    assert (snapshot["calls"], snapshot["replay_errors"], snapshot["hits"], snapshot["fallbacks"]) == (1, 1, 0, {})
-
-
-def test_an_adapter_whose_sizes_are_missing_is_refused_at_construction(adapter, cuda):
-    adapter.sizes = {}
-    with pytest.raises(AdapterError, match="n_vq"):
-        GraphRunner(adapter, BUCKETS, device=cuda)
-
-
 # Warm-up, threads, close
 
 
@@ -405,11 +201,7 @@ def test_two_threads_never_mix_their_inputs(runner, adapter):
             if not torch.allclose(runner(tensors[position]), expected[position], atol=1e-4):
                 wrong.append(position)
 
-    threads = [threading.Thread(target=serve, args=(position,)) for position in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(serve, 4)
     assert wrong == []
     assert runner.statistics.snapshot()["hits"] == 80
 

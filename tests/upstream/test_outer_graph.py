@@ -74,7 +74,7 @@ def test_the_runner_is_right_inside_vllms_full_graph_and_after_it(device: torch.
     tensor, side = codes(1), torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.no_grad(), torch.cuda.stream(side), override_forward_context(context):
-        runner._adapter.forward(tensor)  # what a capture needs to have been made before
+        adapter.forward(tensor)  # what a capture needs to have been made before
         torch.cuda.synchronize()
         set_cudagraph_capturing_enabled(True)
         try:
