@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import safetensors  # noqa: F401 - pytester forgets what an inner run imported, and neither of these
-import torch  # noqa: F401 - can be imported twice
+import safetensors  # noqa: F401 - pytester forgets what an inner run imported, and none of these
+import torch._dynamo  # noqa: F401 - can be imported twice
 
 from conformance.outcome import CaseRecord, record_of
 
