@@ -135,8 +135,8 @@ def full_module() -> GraphAdapter:
     return made
 
 
-def wall(rows: list[dict[str, Any]], rounds: int, compiled: bool) -> None:
-    """Wall time of a full-size module, graphs alone and, where asked, on what torch.compile makes of it."""
+def wall(rows: list[dict[str, Any]], rounds: int) -> None:
+    """Wall time of a full-size module."""
     adapter = full_module()
     tensor = codes(FULL, adapter, SIZE)
     runner = make(adapter, [SIZE])
@@ -148,27 +148,31 @@ def wall(rows: list[dict[str, Any]], rounds: int, compiled: bool) -> None:
     found = paired(calls, rounds, 5, wait=True)
     add(rows, "wall time, full-size Code2Wav, B=1 T=25", found, "runner", "hand", 1.01)
     add(rows, "(eager)", found, "eager", "hand", None)
-    if compiled:
-        started = time.perf_counter()
-        tier = make(adapter, [SIZE], compile=True)
-        ours = time.perf_counter() - started
-        started = time.perf_counter()
-        overhead = torch.compile(adapter.forward, mode="reduce-overhead", dynamic=False)
-        for _ in range(4):
-            torch.compiler.cudagraph_mark_step_begin()
-            overhead(tensor)
-        theirs = time.perf_counter() - started
-
-        def reduce_overhead() -> Any:
-            torch.compiler.cudagraph_mark_step_begin()
-            return overhead(tensor).clone()
-
-        found = paired({"reduce-overhead": reduce_overhead, "runner": lambda: tier(tensor)}, rounds, 5, wait=True)
-        add(rows, "same with the compile tier", found, "runner", "reduce-overhead", 1.0)
-        rows[-1]["extra"] = f"compile {ours:.1f} s, reduce-overhead {theirs:.1f} s"
 
 
-def memory(rows: list[dict[str, Any]]) -> None:
+def compile_tier(rows: list[dict[str, Any]], rounds: int) -> None:
+    """The same on what torch.compile makes of it, beside torch.compile's own graphs."""
+    adapter = full_module()
+    tensor = codes(FULL, adapter, SIZE)
+    started = time.perf_counter()
+    tier = make(adapter, [SIZE], compile=True)
+    ours = time.perf_counter() - started
+    started = time.perf_counter()
+    overhead = torch.compile(adapter.forward, mode="reduce-overhead", dynamic=False)
+
+    def reduce_overhead() -> Any:
+        torch.compiler.cudagraph_mark_step_begin()
+        return overhead(tensor).clone()
+
+    for _ in range(4):
+        reduce_overhead()
+    theirs = time.perf_counter() - started
+    found = paired({"reduce-overhead": reduce_overhead, "runner": lambda: tier(tensor)}, rounds, 5, wait=True)
+    add(rows, "same with the compile tier", found, "runner", "reduce-overhead", 1.0)
+    rows[-1]["extra"] += f"; compile {ours:.1f} s, reduce-overhead {theirs:.1f} s"
+
+
+def memory(rows: list[dict[str, Any]], rounds: int) -> None:
     """Reserved bytes of six buckets against the largest alone and everybody's static buffers."""
     adapter = full_module()
     buckets = [{"batch": 1, "frames": size} for size in (25, 50, 75, 100, 125, 150)]
@@ -250,7 +254,7 @@ def python_alone(rows: list[dict[str, Any]], rounds: int) -> None:
     structure = tree_flatten(output)[1]
     captured = Captured(known, NoGraph(), {"x": static}, {"y": output}, structure)  # type: ignore[arg-type]
     runner.enabled = runner._warm = True
-    runner._stream = SimpleNamespace(cuda_stream=0)  # type: ignore[assignment]
+    runner._stream_number = runner._index = 0
     runner._publish({known: captured})
 
     def hand() -> torch.Tensor:
@@ -304,12 +308,10 @@ def add(
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"no GPU, {platform.processor() or 'CPU'}"
-    print(f"{device}, torch {torch.__version__}, CUDA {torch.version.cuda}")
     for row in rows:
         most = row["at most"]
         said = "" if most is None else f"at most {most:g}: {'ok' if row['ratio'] <= most else 'MISSED'}"
-        print(f"{row['what']:<64} {row['ratio']:6.3f}  {said:<22} {row['extra']}")
+        print(f"{row['what']:<64} {row['ratio']:6.3f}  {said:<22} {row['extra']}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -320,23 +322,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--without-gpu", action="store_true", help="what needs none alone: lookup and Python overhead")
     parser.add_argument("--json", type=Path, help="write the rows there too")
     options = parser.parse_args(arguments)
-    rows: list[dict[str, Any]] = []
-    lookup(rows, options.rounds)
-    if options.without_gpu:
-        python_alone(rows, options.rounds)
-        overhead(rows, options.rounds)
-    elif not torch.cuda.is_available():
+    if not options.without_gpu and not torch.cuda.is_available():
         print("expected a GPU and found none: ratios of an emulation are no speed; see --without-gpu", file=sys.stderr)
         return 2
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"no GPU, {platform.processor() or 'CPU'}"
+    print(f"{device}, torch {torch.__version__}, CUDA {torch.version.cuda}")
+    parts: list[Callable[[list[dict[str, Any]], int], None]] = [lookup]
+    if options.without_gpu:
+        parts += [python_alone, overhead]
     else:
+        parts += [host, *([] if options.host_only else [memory, wall])]
+        parts += [] if options.host_only or options.no_compile else [compile_tier]
+    found: list[dict[str, Any]] = []
+    for part in parts:  # said at once: what comes later may fail
+        rows: list[dict[str, Any]] = []
         with torch.no_grad():
-            host(rows, options.rounds)
-            if not options.host_only:
-                memory(rows)
-                wall(rows, options.rounds, not options.no_compile)
-    show(rows)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1))
+            part(rows, options.rounds)
+        show(rows)
+        found += rows
+        if options.json:
+            options.json.write_text(json.dumps(found, indent=1))
     return 0
 
 

@@ -93,10 +93,14 @@ class GraphAdapter:
 
     def rows_of(self, result: Any, inputs: Tensors) -> Any:
         """An eager `result` in the structure that `unload` gives: per-row lengths make an output a tuple of rows."""
-        if not any(isinstance(spec.length, PerRowLengths) for spec in self.outputs):
+        if not self.has_rows():
             return result
         outputs, structure = self.named_outputs(result)
         return tree_unflatten([split_rows(s, outputs[s.name], outputs, inputs) for s in self.outputs], structure)
+
+    def has_rows(self) -> bool:
+        """Whether an output has per-row lengths."""
+        return any(isinstance(spec.length, PerRowLengths) for spec in self.outputs)
 
     def overrides(self, *names: str) -> bool:
         """Whether a subclass, or this instance, has a method of its own for one of `names`."""

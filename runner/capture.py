@@ -1,7 +1,9 @@
 """One bucket's graph: how it is captured, and what a call of one size does with it."""
 
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -12,7 +14,7 @@ from torch.utils._pytree import TreeSpec, tree_unflatten
 from runner.adapter import GraphAdapter, Sizes, Tensors
 from runner.buckets import Bucket
 from runner.config import GraphConfig
-from runner.lengths import PerRowLengths
+from runner.statistics import GraphStatistics
 
 
 @dataclass(eq=False)
@@ -30,7 +32,12 @@ class Captured:
 
 
 def capture(adapter: GraphAdapter, bucket: Bucket, config: GraphConfig, pool: Any, side: torch.cuda.Stream) -> Captured:
-    """Run the bucket on padding, so that all that is made on first use is made, and capture it on the stream `side`."""
+    """Run the bucket on padding, so that all that is made on first use is made, and capture it on the stream `side`.
+
+    `side` comes with its pool and nothing else computes on it: cuBLAS keeps a workspace for each stream, and graphs
+    write to it. Made in the pool it stays mapped as long as they live, whoever lets go of workspaces meanwhile:
+    https://github.com/pytorch/pytorch/issues/193402, https://github.com/vllm-project/vllm-omni/pull/6587.
+    """
     graph, static, forward = CUDAGraph(), dict[str, torch.Tensor](), adapter.forward
     if config.compile:  # for each bucket anew, of which there may be more than torch's limit of 8
         forward = torch._dynamo.config.patch(recompile_limit=256)(torch.compile(forward, dynamic=False))
@@ -40,14 +47,12 @@ def capture(adapter: GraphAdapter, bucket: Bucket, config: GraphConfig, pool: An
         for spec in adapter.device_inputs():
             shape = [sizes.get(axis, axis) for axis in spec.axes]
             static[spec.name] = torch.full(shape, spec.pad, dtype=spec.dtype, device=side.device)
-    side.wait_stream(torch.cuda.current_stream())
+    for _ in range(config.warmup_iterations):
+        forward(*static.values())
+    torch.cuda.synchronize()
     # torch.cuda.graph leaves its stream current when an operation was refused; the outer context puts it back.
-    with torch.cuda.stream(side):
-        for _ in range(config.warmup_iterations):
-            forward(*static.values())
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode=errors):
-            result = forward(*static.values())
+    with torch.cuda.stream(side), torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode=errors):
+        result = forward(*static.values())
     return Captured(bucket, graph, static, *adapter.named_outputs(result, bucket))
 
 
@@ -61,32 +66,41 @@ def root_cause(error: BaseException) -> str:
 class CallPlan:
     """What `GraphAdapter.load` and `unload` do for calls of one size in one bucket, with their views made once.
 
-    An adapter that overrides one of the two, or whose rows have lengths of their own, is asked at each call.
+    `run` loads, replays and unloads; it takes the inputs in the order of their declaration. An adapter that overrides
+    one of the two, or whose rows have lengths of their own, is asked at each call.
     """
 
-    def __init__(self, adapter: GraphAdapter, captured: Captured, sizes: Sizes, inputs: Tensors) -> None:
-        self.captured, self.sizes, self.elements, self._adapter = captured, sizes, prod(sizes.values()), adapter
-        self._asks = any(isinstance(spec.length, PerRowLengths) for spec in adapter.outputs)
-        self._asks |= adapter.overrides("load", "unload")
-        if not self._asks:
-            found = [(spec, captured.static[spec.name], inputs[spec.name].shape) for spec in adapter.device_inputs()]
-            views = [(s, buffer, buffer[tuple(map(slice, shape))]) for s, buffer, shape in found]
-            self._fills = [(s.name, view, None if b.shape == view.shape else b, s.pad) for s, b, view in views]
-            self._kept = list(adapter.kept(captured.outputs, sizes, captured.bucket).values())
+    def __init__(
+        self, adapter: GraphAdapter, captured: Captured, sizes: Sizes, inputs: Sequence[Any], counted: GraphStatistics
+    ) -> None:
+        self.captured, self.sizes = captured, sizes
+        self.served = counted.served(captured.bucket, prod(sizes.values()))
+        graph, structure, fills = captured.graph, captured.structure, list[tuple[int, Any, Any]]()
 
-    def run(self, inputs: Tensors) -> Any:
-        """Load, replay, unload."""
-        captured = self.captured
-        if self._asks:
-            self._adapter.load(captured.static, inputs)
-            captured.graph.replay()
-            results = self._adapter.unload(captured.outputs, inputs, self.sizes, captured.bucket)
-            return tree_unflatten([results[name] for name in captured.outputs], captured.structure)
-        for name, view, buffer, pad in self._fills:
-            if buffer is not None:
-                buffer.fill_(pad)
-            view.copy_(inputs[name])
-        captured.graph.replay()
-        if captured.structure.is_leaf():  # tree_unflatten takes longer than the clone
-            return self._kept[0].clone()
-        return tree_unflatten([view.clone() for view in self._kept], captured.structure)
+        def run_asking(given: Sequence[Any]) -> Any:
+            named = {spec.name: tensor for spec, tensor in zip(adapter.inputs, given, strict=True)}
+            adapter.load(captured.static, named)
+            graph.replay()
+            results = adapter.unload(captured.outputs, named, sizes, captured.bucket)
+            return tree_unflatten([results[name] for name in captured.outputs], structure)
+
+        def run(given: Sequence[Any]) -> Any:
+            for at, fill, part in fills:
+                if fill:
+                    fill()
+                part.copy_(given[at])
+            graph.replay()
+            return alone.clone() if alone is not None else tree_unflatten([view.clone() for view in kept], structure)
+
+        self.run = run
+        if adapter.has_rows() or adapter.overrides("load", "unload"):
+            self.run = run_asking
+            return
+        for at, spec in [(at, spec) for at, spec in enumerate(adapter.inputs) if not spec.host]:
+            buffer, shape = captured.static[spec.name], inputs[at].shape
+            whole = buffer.shape == shape  # a whole tensor takes torch less time than a view of all of it
+            fill = None if whole else partial(buffer.fill_, spec.pad)
+            fills.append((at, fill, buffer if whole else buffer[tuple(map(slice, shape))]))
+        views = adapter.kept(captured.outputs, sizes, captured.bucket).items()
+        kept = [output if view.is_set_to(output := captured.outputs[name]) else view for name, view in views]
+        alone = kept[0] if structure.is_leaf() else None  # tree_unflatten takes longer than its clone

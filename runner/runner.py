@@ -5,7 +5,10 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import attrgetter
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
@@ -17,6 +20,16 @@ from runner.errors import AdapterError, ConfigError
 from runner.statistics import Fallback, FallbackReason, GraphStatistics
 
 logger = logging.getLogger(__name__)
+_LOOK = attrgetter("shape", "dtype", "device")  # of an input: what decides how it is served
+_RUNNERS = WeakSet["GraphRunner"]()
+
+
+def _replay_nothing() -> None:
+    for runner in _RUNNERS:
+        runner._known = {}
+
+
+os.register_at_fork(after_in_child=_replay_nothing)  # device memory is the parent's
 
 
 class GraphRunner:
@@ -53,8 +66,11 @@ class GraphRunner:
         self.captured: tuple[Bucket, ...] = ()  # what replays, cheapest first
         self.failed: dict[Bucket, str] = {}  # whose capture failed, with its error's text
         self._warm = self._closed = False
-        self._plans: dict[Any, CallPlan] = {}  # by shapes, dtypes and devices
-        self._names, self._asks = [spec.name for spec in adapter.inputs], adapter.overrides("ineligible")
+        self._known: dict[Any, Fallback | CallPlan] = {}  # by shapes, dtypes and devices; empty unless calls may replay
+        self._names, self._single = [spec.name for spec in adapter.inputs], len(adapter.inputs) == 1
+        self._asks, self._takes = adapter.overrides("ineligible"), [not spec.host for spec in adapter.inputs]
+        self._rows = adapter.has_rows() or adapter.overrides("rows_of")
+        _RUNNERS.add(self)
 
     def warmup(self) -> None:
         """Capture every bucket, once; a bucket's own failure is logged. Raises RuntimeError inside another capture."""
@@ -67,6 +83,7 @@ class GraphRunner:
                 return
             started, self._device = time.perf_counter(), torch.empty(0, device=self._device).device
             reserved, self._stream = torch.cuda.memory_reserved(self._device), torch.cuda.current_stream(self._device)
+            self._index, self._stream_number = self._device.index, self._stream.cuda_stream
             self._side, self._pool = torch.cuda.Stream(self._device), self._pool or torch.cuda.graph_pool_handle()
             self.statistics.graphs_requested = len(self._requested.given)
             self._publish({} if self._config.lazy else self._capture_all(self._wanted))
@@ -77,19 +94,21 @@ class GraphRunner:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward`'s result for the inputs given by position or name; it never shares memory with a static buffer."""
-        decision = self._decide(inputs := self._bind(args, kwargs))
+        inputs = self._bind(args, kwargs) if kwargs or len(args) != len(self._names) else args
+        decision = self._decide(inputs)
         if not isinstance(decision, Fallback):
             with self._lock:
-                if not decision.captured.live:  # let go since it was decided
-                    decision = Fallback(FallbackReason.CLOSED if self._closed else FallbackReason.NOT_CAPTURED)
-                elif not self._follow_stream():
-                    decision = Fallback(FallbackReason.OUTER_CAPTURE)
-                else:
+                live = decision.captured.live  # or let go since it was decided
+                same = torch._C._cuda_getCurrentRawStream(self._index) == self._stream_number  # no Stream is made
+                if live and (same or self._follow_stream()):
                     return self._replay(decision, inputs)
+                reason = FallbackReason.OUTER_CAPTURE if live else FallbackReason.NOT_CAPTURED
+                decision = Fallback(FallbackReason.CLOSED if self._closed else reason)
         self.statistics.record_miss(decision)
-        with torch.no_grad():
-            tensors = [inputs[spec.name] for spec in self._adapter.device_inputs()]
-            return self._adapter.rows_of(self._adapter.forward(*tensors), inputs)
+        if torch.is_grad_enabled():  # entering takes 1 µs
+            with torch.no_grad():
+                return self._eager(inputs)
+        return self._eager(inputs)
 
     def close(self) -> None:
         """Let go of graphs, buffers and pool, once the device no longer uses them. Idempotent."""
@@ -107,7 +126,8 @@ class GraphRunner:
         """Serve from these graphs from now on, and let go of the others."""
         for bucket, captured in self._graphs.items():
             captured.live = graphs.get(bucket) is captured
-        self._plans = {key: plan for key, plan in self._plans.items() if plan.captured.live}
+        known = [(key, plan) for key, plan in self._known.items() if isinstance(plan, CallPlan) and plan.captured.live]
+        self._known = dict(known)
         lazy = self._config.lazy and not self._closed
         available = [bucket for bucket in self._wanted if bucket in graphs or (lazy and bucket not in self.failed)]
         self._available = BucketTable(available, self._adapter.axes) if available else None
@@ -116,15 +136,34 @@ class GraphRunner:
             figures = {bucket.label: (captured.seconds, captured.reserved) for bucket, captured in graphs.items()}
             self.statistics.captures, self.statistics.failed = figures, self.failed
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The inputs by name, in the order of their declaration."""
-        found = dict(zip(self._names, args), **kwargs)  # noqa: B905 - saying strict takes as long as the rest
-        if len(args) + len(kwargs) != len(self._names) or (kwargs and found.keys() != set(self._names)):
+    def _eager(self, inputs: tuple[Any, ...]) -> Any:
+        result = self._adapter.forward(*compress(inputs, self._takes))
+        return self._adapter.rows_of(result, self._named(inputs)) if self._rows else result
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The inputs in the order of their declaration."""
+        found = {**self._named(args), **kwargs}
+        if len(args) + len(kwargs) != len(self._names) or found.keys() != set(self._names):
             takes, given = type(self._adapter).__qualname__, f"{len(args)} by position and {sorted(kwargs)} by name"
             raise AdapterError(f"{takes} takes the inputs {self._names}, each once; found {given}")
-        return {name: found[name] for name in self._names} if kwargs else found
+        return tuple([found[name] for name in self._names])
 
-    def _decide(self, inputs: dict[str, Any]) -> Fallback | CallPlan:
+    def _named(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
+        return dict(zip(self._names, inputs, strict=False))
+
+    def _decide(self, inputs: tuple[Any, ...]) -> Fallback | CallPlan:
+        """What every call asks, in the fewest steps."""
+        try:
+            key = _LOOK(inputs[0]) if self._single else tuple(map(_LOOK, inputs))
+            found = self._known.get(key)
+        except (AttributeError, TypeError):  # not a tensor
+            key, found = None, None
+        if not (found and self.enabled) or self._asks or torch._C._is_any_autocast_enabled():
+            return self._judge(inputs, key)
+        return self._judge(inputs, key) if torch.cuda.is_current_stream_capturing() else found
+
+    def _judge(self, inputs: tuple[Any, ...], key: Any) -> Fallback | CallPlan:
+        """What holds whatever the sizes are, and then what is known of those."""
         if self._closed or os.getpid() != self._pid:
             return Fallback(FallbackReason.CLOSED if self._closed else FallbackReason.FORKED)
         if not self.enabled:
@@ -135,35 +174,36 @@ class GraphRunner:
             return Fallback(FallbackReason.NOT_CAPTURED)
         if torch.is_autocast_enabled("cuda"):  # captured without: a replay would compute in another precision
             return Fallback(FallbackReason.INELIGIBLE, "autocast")
-        key = tuple([(t.shape, t.dtype, t.device) if isinstance(t, torch.Tensor) else None for t in inputs.values()])
-        decision = self._plans.get(key) or self._look_up(inputs, key)
-        if self._asks and not isinstance(decision, Fallback) and (word := self._adapter.ineligible(**inputs)):
-            return Fallback(FallbackReason.INELIGIBLE, word)
-        return decision
+        decision = self._known.get(key) or self._look_up(inputs, key)
+        word = self._asks and isinstance(decision, CallPlan) and self._adapter.ineligible(**self._named(inputs))
+        return Fallback(FallbackReason.INELIGIBLE, word) if word else decision
 
-    def _look_up(self, inputs: dict[str, Any], key: Any) -> Fallback | CallPlan:
-        """What shapes, dtypes and devices alone decide: a plan, which is kept under `key`, or why there is none."""
-        sizes = self._adapter.measure(inputs, self._device)
-        if isinstance(sizes, str):
-            return Fallback(FallbackReason.INELIGIBLE, sizes)
+    def _look_up(self, inputs: tuple[Any, ...], key: Any) -> Fallback | CallPlan:
+        """What shapes, dtypes and devices alone decide, and is kept under `key`: a plan, or why there is none."""
+        sizes = self._adapter.measure(self._named(inputs), self._device)
         with self._lock:
-            bucket = self._available.lookup(sizes) if self._available else None
-            if bucket and bucket not in self._graphs:
-                self._capture_lazily(bucket)
-            if bucket not in self._graphs:
-                asked = bucket or self._requested.lookup(sizes)
-                limited = self._config.memory_limit_bytes is not None and asked in self._wanted
-                reason = FallbackReason.MEMORY_LIMIT if limited else FallbackReason.NO_BUCKET
-                reason = FallbackReason.CAPTURE_FAILED if asked in self.failed else reason
-                return Fallback(FallbackReason.CLOSED if self._closed else reason)
-            try:
-                plan = CallPlan(self._adapter, self._graphs[bucket], sizes, inputs)
-            except Exception:
-                self.statistics.record_miss(None)
-                raise
-            if len(self._plans) < 4096:  # else sizes that never come again would fill the memory
-                self._plans[key] = plan
-            return plan
+            decision = (
+                Fallback(FallbackReason.INELIGIBLE, sizes) if isinstance(sizes, str) else self._plan(sizes, inputs)
+            )
+            if key and len(self._known) < 4096:  # else sizes that never come again would fill the memory
+                self._known[key] = decision
+            return decision
+
+    def _plan(self, sizes: Sizes, inputs: tuple[Any, ...]) -> Fallback | CallPlan:
+        bucket = self._available.lookup(sizes) if self._available else None
+        if bucket and bucket not in self._graphs:
+            self._capture_lazily(bucket)
+        if bucket not in self._graphs:
+            asked = bucket or self._requested.lookup(sizes)
+            limited = self._config.memory_limit_bytes is not None and asked in self._wanted
+            reason = FallbackReason.MEMORY_LIMIT if limited else FallbackReason.NO_BUCKET
+            reason = FallbackReason.CAPTURE_FAILED if asked in self.failed else reason
+            return Fallback(FallbackReason.CLOSED if self._closed else reason)
+        try:
+            return CallPlan(self._adapter, self._graphs[bucket], sizes, inputs, self.statistics)
+        except Exception:
+            self.statistics.record_miss(None)
+            raise
 
     def _capture_lazily(self, bucket: Bucket) -> None:
         """Capture what was called for, and let go of what was not for longest. A failure is not tried again."""
@@ -185,7 +225,7 @@ class GraphRunner:
         kept, took, graphs = list[Bucket](), dict[Bucket, int](), dict[Bucket, Captured]()
         for bucket in (*buckets, None):  # None: those that fit, once more
             graphs.clear()
-            self._pool = torch.cuda.graph_pool_handle()
+            self._side, self._pool = torch.cuda.Stream(self._device), torch.cuda.graph_pool_handle()
             torch.cuda.empty_cache()
             before = torch.cuda.memory_reserved(self._device)
             graphs = self._capture_each([b for b in (*kept, bucket) if b and b not in self.failed])
@@ -211,22 +251,22 @@ class GraphRunner:
                     logger.warning("capture of bucket %s failed; its calls run eagerly", bucket, exc_info=True)
                     self.failed[bucket] = root_cause(error)
                     # A refusal leaves its pool recording, and the default generator capturing until a capture ends.
-                    self._pool = torch.cuda.graph_pool_handle()
+                    self._side, self._pool = torch.cuda.Stream(self._device), torch.cuda.graph_pool_handle()
                     with torch.cuda.graph(torch.cuda.CUDAGraph(), pool=self._pool, stream=self._side):
                         torch.zeros(1, device=self._device)
         return graphs
 
     def _follow_stream(self) -> bool:
         """Let the caller's stream wait for the last caller's. False where that one is being captured meanwhile."""
-        if torch._C._cuda_getCurrentRawStream(self._device.index) != self._stream.cuda_stream:  # no Stream is made
-            with torch.cuda.stream(self._stream):
-                if torch.cuda.is_current_stream_capturing():
-                    return False
-            last, self._stream = self._stream, torch.cuda.current_stream(self._device)
-            self._stream.wait_stream(last)
+        with torch.cuda.stream(self._stream):
+            if torch.cuda.is_current_stream_capturing():
+                return False
+        last, self._stream = self._stream, torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(last)
+        self._stream_number = self._stream.cuda_stream
         return True
 
-    def _replay(self, plan: CallPlan, inputs: dict[str, Any]) -> Any:
+    def _replay(self, plan: CallPlan, inputs: tuple[Any, ...]) -> Any:
         """One call's turn on the static memory."""
         if self._config.lazy:
             self._graphs[plan.captured.bucket] = self._graphs.pop(plan.captured.bucket)
@@ -235,5 +275,5 @@ class GraphRunner:
         except Exception:
             self.statistics.record_miss(None)
             raise
-        self.statistics.record_hit(plan.captured.bucket, plan.elements)
+        plan.served[0] += 1
         return result

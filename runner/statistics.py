@@ -43,17 +43,16 @@ class GraphStatistics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.hits_per_bucket, self.fallbacks = Counter[str](), Counter[str]()
-        self.replay_errors = self.padded_elements = self.computed_elements = self.graphs_requested = self.evictions = 0
+        self._served: dict[tuple[Bucket, int], list[int]] = {}
+        self.fallbacks = Counter[str]()
+        self.replay_errors = self.graphs_requested = self.evictions = 0
         self.captures: Mapping[str, tuple[float, int]] = {}  # seconds and bytes by label
         self.failed: Mapping[Bucket, str] = {}
 
-    def record_hit(self, bucket: Bucket, elements: int) -> None:
-        """A replay of `bucket` that served `elements` of the caller's."""
+    def served(self, bucket: Bucket, elements: int) -> list[int]:
+        """How many replays of `bucket` served so many elements: one number, which the runner adds to under its lock."""
         with self._lock:
-            self.hits_per_bucket[bucket.label] += 1
-            self.computed_elements += bucket.work
-            self.padded_elements += bucket.work - elements
+            return self._served.setdefault((bucket, elements), [0])
 
     def record_miss(self, fallback: Fallback | None) -> None:
         """An eager call and its reason; None for a replay that raised."""
@@ -65,11 +64,21 @@ class GraphStatistics:
     def snapshot(self) -> dict[str, Any]:
         """The counters as JSON-ready values; capture seconds of wall time, bytes of reserved memory."""
         with self._lock:
-            counts: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in vars(self).items()}
-        _, captures, failed = [counts.pop(name) for name in ("_lock", "captures", "failed")]
-        counts["hits"], counts["graphs_captured"] = sum(counts["hits_per_bucket"].values()), len(captures)
-        counts["capture_seconds"] = {label: seconds for label, (seconds, _) in captures.items()}
-        counts["capture_bytes"] = {label: taken for label, (_, taken) in captures.items()}
-        counts["capture_failures"] = {bucket.label: text for bucket, text in failed.items()}
-        counts["padded_share"] = counts["padded_elements"] / max(counts["computed_elements"], 1)
-        return counts | {"calls": counts["hits"] + sum(counts["fallbacks"].values()) + counts["replay_errors"]}
+            served = [(bucket, elements, calls) for (bucket, elements), [calls] in self._served.items() if calls]
+            fallbacks, errors, captures = dict(self.fallbacks), self.replay_errors, self.captures
+        hits = Counter[str]()
+        for bucket, _, calls in served:
+            hits[bucket.label] += calls
+        computed = sum(calls * bucket.work for bucket, _, calls in served)
+        padded = computed - sum(calls * elements for _, elements, calls in served)
+        counts = {
+            "hits": hits.total(),
+            "calls": hits.total() + sum(fallbacks.values()) + errors,
+            "fallbacks": fallbacks,
+        }
+        counts |= {"hits_per_bucket": dict(hits), "replay_errors": errors, "evictions": self.evictions}
+        counts |= {"computed_elements": computed, "padded_elements": padded, "padded_share": padded / max(computed, 1)}
+        counts |= {"graphs_requested": self.graphs_requested, "graphs_captured": len(captures)}
+        counts |= {"capture_seconds": {label: seconds for label, (seconds, _) in captures.items()}}
+        counts |= {"capture_bytes": {label: taken for label, (_, taken) in captures.items()}}
+        return counts | {"capture_failures": {bucket.label: text for bucket, text in self.failed.items()}}

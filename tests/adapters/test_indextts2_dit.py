@@ -82,7 +82,7 @@ def test_one_bucket_serves_every_step_of_requests_of_any_length(adapter: Any) ->
         for step in (0.0, 0.5):
             tensors["t"].fill_(step)
             assert torch.allclose(runner(**tensors), adapter.forward(**tensors), rtol=0, atol=3e-6)
-    assert runner.statistics.hits_per_bucket == {"b2-f32": 6}
+    assert runner.statistics.snapshot()["hits_per_bucket"] == {"b2-f32": 6}
     runner.close()
 
 

@@ -57,7 +57,7 @@ class RoundsToHalf(ReferenceAdapter):
 
 
 class ReplaysUnderAutocast(GraphRunner):
-    def _decide(self, inputs: dict[str, Any]) -> Any:
+    def _decide(self, inputs: Any) -> Any:
         decision = super()._decide(inputs)
         if isinstance(decision, Fallback) and decision.detail == "autocast":
             return self._look_up(inputs, None)

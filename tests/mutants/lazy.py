@@ -27,14 +27,14 @@ class LimitedSpec(ReferenceSpec):
 
 
 class _SaysNoBucket(GraphRunner):
-    def _decide(self, inputs: dict[str, Any]) -> Any:
+    def _decide(self, inputs: Any) -> Any:
         decision = super()._decide(inputs)
         over = isinstance(decision, Fallback) and decision.reason is FallbackReason.MEMORY_LIMIT
         return Fallback(FallbackReason.NO_BUCKET) if over else decision
 
 
 class _CapturesInside(GraphRunner):
-    def _decide(self, inputs: dict[str, Any]) -> Any:
+    def _decide(self, inputs: Any) -> Any:
         decision = super()._decide(inputs)
         inside = isinstance(decision, Fallback) and decision.reason is FallbackReason.OUTER_CAPTURE
         if inside and self._warm and not self._graphs:
@@ -45,10 +45,10 @@ class _CapturesInside(GraphRunner):
 class _CapturesForEach(GraphRunner):
     """Looks without the lock whether a graph is missing."""
 
-    def _decide(self, inputs: dict[str, Any]) -> Any:
+    def _decide(self, inputs: Any) -> Any:
         if self._warm and not self._graphs and not self._closed and not torch.cuda.is_current_stream_capturing():
             time.sleep(0.005)  # where the race is
-            sizes: Any = self._adapter.measure(inputs, self._device)
+            sizes: Any = self._adapter.measure(self._named(inputs), self._device)
             if not isinstance(sizes, str) and self._available and (bucket := self._available.lookup(sizes)):
                 with self._lock:
                     self._capture_lazily(bucket)

@@ -50,9 +50,9 @@ class _KeepsResults(GraphRunner):
 
 
 class _KeepsInputs(GraphRunner):
-    def _decide(self, inputs: dict[str, Any]) -> Any:
+    def _decide(self, inputs: Any) -> Any:
         if os.getpid() == self._pid:
-            self.__dict__.setdefault("_seen", []).append([tensor.clone() for tensor in inputs.values()])
+            self.__dict__.setdefault("_seen", []).append([tensor.clone() for tensor in inputs])
         return super()._decide(inputs)
 
 
@@ -64,7 +64,7 @@ class _WarmsUpAgain(GraphRunner):
 
 class _OnlySaysClosed(GraphRunner):
     def close(self) -> None:
-        self._closed = True
+        self._closed, self._known = True, {}
 
 
 class _KeepsStatics(CapturingRunner):

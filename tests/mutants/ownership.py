@@ -58,7 +58,7 @@ class _AnswersTwice(GraphRunner):
 
     def _replay(self, plan: Any, inputs: Any) -> Any:
         result = super()._replay(plan, inputs)
-        codes = inputs["codes"]
+        (codes,) = inputs
         if self.last is not None and self.last[0].shape == codes.shape and torch.equal(self.last[0], codes):
             return self.last[1]
         self.last = (codes.clone(), result)

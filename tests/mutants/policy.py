@@ -33,7 +33,7 @@ class _CapturesAllTheSame(GraphRunner):
 
 
 class _SaysNotCaptured(GraphRunner):
-    def _decide(self, inputs: dict[str, Any]) -> Any:
+    def _decide(self, inputs: Any) -> Any:
         decision = super()._decide(inputs)
         if isinstance(decision, Fallback) and decision.reason is FallbackReason.DISABLED:
             return Fallback(FallbackReason.NOT_CAPTURED)
@@ -112,7 +112,7 @@ class _FallsBackToTheModule(GraphRunner):
             return super().__call__(*args, **kwargs)
         self.statistics.record_miss(decision)
         with torch.no_grad():
-            return adapter.module(inputs["codes"])
+            return adapter.module(self._named(inputs)["codes"])
 
 
 class _CapturesTheModule(GraphRunner):

@@ -80,7 +80,7 @@ class _CutsToLargestBucket(GraphRunner):
 
 
 class _Unguarded(GraphRunner):
-    def _decide(self, inputs: dict[str, Any]) -> Any:
+    def _decide(self, inputs: Any) -> Any:
         decision = super()._decide(inputs)
         if isinstance(decision, Fallback) and decision.reason is FallbackReason.OUTER_CAPTURE and self._warm:
             plan = self._look_up(inputs, None)

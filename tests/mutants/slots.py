@@ -117,7 +117,7 @@ class _WritesBackAPoolOfItsOwn(GraphRunner):
     def _replay(self, plan: Any, inputs: Any) -> Any:
         result = super()._replay(plan, inputs)
         adapter: Any = self._adapter
-        pool, own = adapter.module.pool, inputs["slots"]
+        pool, own = adapter.module.pool, self._named(inputs)["slots"]
         if self.kept is not None:
             self.kept.index_copy_(0, own, pool.index_select(0, own))
             pool.copy_(self.kept)

@@ -140,11 +140,11 @@ class ResultInADict(ReferenceAdapter):
 class _PadsFurther(GraphRunner):
     """A padded call of one row is served by the bucket of four."""
 
-    def _decide(self, inputs: dict[str, Any]) -> Any:
+    def _decide(self, inputs: Any) -> Any:
         decision = super()._decide(inputs)
         if isinstance(decision, CallPlan) and decision.sizes == {"batch": 1, "frames": HOP - 1}:
             larger = next(captured for bucket, captured in self._graphs.items() if str(bucket) == f"b4-f{HOP}")
-            return CallPlan(self._adapter, larger, decision.sizes, inputs)
+            return CallPlan(self._adapter, larger, decision.sizes, inputs, self.statistics)
         return decision
 
 

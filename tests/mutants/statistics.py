@@ -23,24 +23,27 @@ def _counting(counts: type[GraphStatistics]) -> type[GraphRunner]:
     return type(f"{counts.__name__}Runner", (_CountingRunner,), {"counts": counts})
 
 
+class _ByTwos(list[int]):
+    def __setitem__(self, at: Any, value: Any) -> None:
+        super().__setitem__(at, value + 1)
+
+
 class _Twice(GraphStatistics):
-    def record_hit(self, bucket: Bucket, elements: int) -> None:
-        super().record_hit(bucket, elements)
-        if elements != bucket.work:
-            super().record_hit(bucket, elements)
+    def served(self, bucket: Bucket, elements: int) -> list[int]:
+        made = list if elements == bucket.work else _ByTwos
+        return self._served.setdefault((bucket, elements), made([0]))
 
 
 class _WrongBucket(GraphStatistics):
-    def record_hit(self, bucket: Bucket, elements: int) -> None:
-        super().record_hit(bucket, elements)
+    def served(self, bucket: Bucket, elements: int) -> list[int]:
         if str(bucket) == "b1-f8":
-            self.hits_per_bucket["b1-f8"] -= 1
-            self.hits_per_bucket["b1-f4"] += 1
+            return super().served(Bucket({"batch": 1, "frames": 4}.items()), min(elements, 4))
+        return super().served(bucket, elements)
 
 
 class _NoPadding(GraphStatistics):
-    def record_hit(self, bucket: Bucket, elements: int) -> None:
-        super().record_hit(bucket, bucket.work)
+    def served(self, bucket: Bucket, elements: int) -> list[int]:
+        return super().served(bucket, bucket.work)
 
 
 class _OneReason(GraphStatistics):

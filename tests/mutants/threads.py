@@ -60,7 +60,7 @@ class LoadsSlowly(ReferenceAdapter):
 
 
 class _SharedDecision(GraphRunner):
-    def _decide(self, inputs: dict[str, Any]) -> Any:
+    def _decide(self, inputs: Any) -> Any:
         self._decision = super()._decide(inputs)
         time.sleep(MOMENT)
         return self._decision
@@ -80,7 +80,7 @@ class _ClosesUnderCalls(GraphRunner):
 
 
 class _NoForkGuard(GraphRunner):
-    def _decide(self, inputs: dict[str, Any]) -> Any:
+    def _decide(self, inputs: Any) -> Any:
         self._pid = os.getpid()
         return super()._decide(inputs)
 

@@ -41,6 +41,13 @@ def test_a_switch_means_no_capture_at_all(adapter, cuda, config):
     assert (runner.enabled, only_fallback(runner), runner.captured) == (False, "disabled", ())
 
 
+def test_graphs_that_are_turned_off_later_serve_no_call_from_then_on(runner, adapter):
+    runner(codes(1, 8))
+    runner.enabled = False
+    runner(codes(1, 8))
+    assert (only_fallback(runner), runner.statistics.snapshot()["hits"]) == ("disabled", 1)
+
+
 def test_an_override_is_logged(adapter, cuda, caplog):
     assert GraphRunner(adapter, BUCKETS, device=cuda, config=GraphConfig(enabled=True, enforce_eager=True)).enabled
     assert "enabled=True overrides enforce_eager=True" in caplog.text
@@ -60,7 +67,7 @@ def test_a_call_inside_an_outer_capture_is_captured_eagerly_and_later_calls_repl
     assert torch.allclose(inner, adapter.module(tensor), atol=1e-4)
     assert only_fallback(runner) == "outer_capture"
     runner(tensor)
-    assert runner.statistics.hits_per_bucket == {"b1-f8": 1}
+    assert runner.statistics.snapshot()["hits_per_bucket"] == {"b1-f8": 1}
 
 
 def test_warm_up_inside_an_outer_capture_is_refused_with_the_cure(adapter, cuda):
@@ -127,7 +134,7 @@ def test_a_larger_captured_bucket_serves_the_sizes_of_a_failed_one(adapter, cuda
     fail_at(adapter, 1, raise_error(RuntimeError("boom")))
     runner = warm(adapter, cuda)
     runner(codes(1, 8))
-    assert runner.statistics.hits_per_bucket == {"b2-f8": 1}
+    assert runner.statistics.snapshot()["hits_per_bucket"] == {"b2-f8": 1}
 
 
 def test_all_captures_failed_is_visible(adapter, cuda):

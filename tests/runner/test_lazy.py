@@ -31,7 +31,7 @@ def test_warm_up_captures_nothing_and_the_first_call_of_a_bucket_captures_and_re
     assert (adapter.forwards, labels(runner)) == (0, [])
     assert right(runner, codes(1, 5))
     assert labels(runner) == ["b1-f8"]
-    assert runner.statistics.hits_per_bucket == {"b1-f8": 1}
+    assert runner.statistics.snapshot()["hits_per_bucket"] == {"b1-f8": 1}
     forwards = adapter.forwards
     assert runner(codes(1, 8)).shape[0] == 1
     assert adapter.forwards == forwards, "a second call captures nothing"
@@ -83,7 +83,7 @@ def test_threads_that_need_the_same_graph_capture_it_once(adapter, cuda):
 
     in_threads(call, 4)
     assert (sum(captures), wrong) == (1, [])
-    assert runner.statistics.hits_per_bucket == {"b1-f8": 4}
+    assert runner.statistics.snapshot()["hits_per_bucket"] == {"b1-f8": 4}
 
 
 def test_the_least_recently_used_graph_goes_and_its_memory_with_it(adapter, cuda):
@@ -170,3 +170,16 @@ def test_a_closed_runner_captures_nothing(adapter, cuda):
     runner.close()
     assert right(runner, codes(2, 8))
     assert (labels(runner), dict(runner.statistics.fallbacks)) == ([], {"closed": 1})
+
+
+def test_what_is_known_of_a_size_holds_until_other_graphs_serve(adapter, cuda):
+    runner = lazy(adapter, cuda, most=1)
+    for rows in (1, 2, 1, 2):
+        assert right(runner, codes(rows, 8))
+        assert right(runner, codes(rows, 17))
+    assert dict(runner.statistics.fallbacks) == {"no_bucket": 4}
+    assert runner.statistics.snapshot()["hits"] == 4
+    runner.close()
+    runner(codes(1, 8))
+    runner(codes(1, 17))
+    assert dict(runner.statistics.fallbacks) == {"no_bucket": 4, "closed": 2}

@@ -89,7 +89,7 @@ def test_the_runner_is_right_inside_vllms_full_graph_and_after_it(device: torch.
             assert torch.allclose(found, eager(codes(seed)), atol=1e-5)
     torch.cuda.current_stream().wait_stream(side)
     assert dict(runner.statistics.fallbacks) == {"outer_capture": 1}, "vLLM's replay runs no Python"
-    assert not runner.statistics.hits_per_bucket
+    assert not runner.statistics.snapshot()["hits_per_bucket"]
     assert torch.allclose(runner(codes(4)), eager(codes(4)), atol=1e-5)
-    assert runner.statistics.hits_per_bucket == {"b1-f8": 1}
+    assert runner.statistics.snapshot()["hits_per_bucket"] == {"b1-f8": 1}
     wrapper.clear_graphs()
