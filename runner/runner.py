@@ -137,7 +137,7 @@ class GraphRunner:
             self.statistics.captures, self.statistics.failed = figures, self.failed
 
     def _eager(self, inputs: tuple[Any, ...]) -> Any:
-        result = self._adapter.forward(*compress(inputs, self._takes))
+        result = self._adapter.forward(*(inputs if self._single else compress(inputs, self._takes)))
         return self._adapter.rows_of(result, self._named(inputs)) if self._rows else result
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,16 +1,17 @@
 """Two results of one machine, benchmark by benchmark: ok, regressed, or undecided.
 
-What is compared is graphed ÷ eager, measured in turn within each run, so that a machine that is slower in one of the
-two runs changes nothing. The rounds of a run are cut into blocks, and the median of each block is taken, which a
-disturbance of a few rounds does not move. Every block of the head over every block of the base gives one ratio, and
-their quartiles decide::
+What is compared is graphed ÷ the same graph by hand, measured in turn within each run, so that a machine that is slower
+in one of the two runs changes nothing; graphed ÷ eager where `forward` cannot be captured by hand. The rounds of a run
+are cut into blocks, and the median of each block is taken, which a disturbance of a few rounds does not move. Every
+block of the head over every block of the base gives one ratio, and their quartiles decide::
 
     lower quartile above the limit             regressed
     upper quartile not above the limit         ok
     the quartiles further apart than the limit undecided
     else                                       by the median
 
-A change that slows eager as much as the replay is not seen here; `bench-history` keeps the times themselves.
+A change that slows the graph by hand as much is not seen here, such as a slower module; `bench-history` keeps the
+times themselves.
 """
 
 from __future__ import annotations
@@ -41,11 +42,12 @@ class Change(enum.Enum):
 
 @dataclass(frozen=True)
 class Compared:
-    """`ratio` is head ÷ base; None where one of the two has no such benchmark."""
+    """`ratio` is head ÷ base; None where one of the two has no such benchmark. `against` is what both are held to."""
 
     name: str
     change: Change
     ratio: Quartiles | None = None
+    against: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,10 @@ def compare_results(base: Result, head: Result, limit: float, *, allow_new: bool
         elif before.path != after.path:
             obstacles.append(f"{name}: was served by {before.path}, and now by {after.path}: not the same work")
         else:
-            ratio = ratio_of(before.costs, after.costs)
-            compared.append(Compared(name, judge_ratio(ratio, limit), ratio))
+            by_hand = bool(before.by_hand and after.by_hand)
+            ratio = ratio_of(before.by_hand, after.by_hand) if by_hand else ratio_of(before.costs, after.costs)
+            against = "by hand" if by_hand else "eager"
+            compared.append(Compared(name, judge_ratio(ratio, limit), ratio, against))
     return BenchComparison(tuple(compared), tuple(obstacles), allow_new)
 
 
@@ -134,10 +138,10 @@ def comparison_lines(found: BenchComparison, limit: float) -> Iterator[str]:
         figures = ""
         if one.ratio is not None:
             change, low, high = (100 * (value - 1) for value in (one.ratio.median, one.ratio.q1, one.ratio.q3))
-            figures = f"  {change:+.1f} % (quartiles {low:+.1f} to {high:+.1f} %)"
+            figures = f"  {change:+.1f} % (quartiles {low:+.1f} to {high:+.1f} %) against {one.against}"
         yield f"{one.change.value:<9}  {one.name}{figures}"
     for obstacle in found.obstacles:
         yield f"not comparable: {obstacle}"
     counts = [(sum(one.change is change for one in found.compared), change.value) for change in order]
     told = ", ".join(f"{count} {word}" for count, word in counts if count or word == Change.OK.value)
-    yield f"replay ÷ eager, limit +{100 * limit:g} %: {told}"
+    yield f"limit +{100 * limit:g} %: {told}"

@@ -1,6 +1,7 @@
 """Eager and graphed calls of one size, timed in turn, so that a change of the machine's load meets both alike.
 
-Eager goes first in every other round: eager, graphed, graphed, eager. Each time begins and ends with the device idle.
+Eager goes first in every other round, and the same by hand last: eager, graphed, by hand, by hand, graphed, eager. Each
+time begins and ends with the device idle.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from conformance.bench.by_hand import ByHand, by_hand
 from conformance.bench.figures import Quartiles
 from conformance.bench.timer import PlainTimer
 from conformance.instruments.footprint import allocated
-from conformance.observe import Seen
 from conformance.subject import Inputs, Subject
 
 WARM = 3  # calls before any that counts, of each kind
@@ -26,11 +27,15 @@ WARM = 3  # calls before any that counts, of each kind
 
 @dataclass
 class Times:
-    """Seconds of the calls of each round. `full` is eager at the size of the bucket, where a call is padded."""
+    """Seconds of the calls of each round. `full` is eager at the size of the bucket, where a call is padded.
+
+    `hand` is the bucket's graph without a runner around it, where it can be captured so.
+    """
 
     eager: list[float] = field(default_factory=list)
     graphed: list[float] = field(default_factory=list)
     full: list[float] = field(default_factory=list)
+    hand: list[float] = field(default_factory=list)
 
     @property
     def speedups(self) -> list[float]:
@@ -43,6 +48,11 @@ class Times:
         return [graphed / eager for eager, graphed in zip(self.eager, self.graphed, strict=True)]
 
     @property
+    def costs_by_hand(self) -> list[float]:
+        """Graphed ÷ by hand, round by round; nothing where nothing was captured by hand."""
+        return [graphed / hand for graphed, hand in zip(self.graphed, self.hand, strict=True)] if self.hand else []
+
+    @property
     def costs_at_bucket(self) -> list[float]:
         """Graphed ÷ eager of the same work: the bucket's, where a call is padded."""
         return [graphed / eager for eager, graphed in zip(self.full or self.eager, self.graphed, strict=True)]
@@ -53,7 +63,8 @@ class Measured:
     """What the rounds showed, beside their times."""
 
     times: Times
-    seen: Seen
+    captures: int
+    replays: int  # of the graphed calls
     calls: int  # graphed calls
     grown: int  # bytes of live tensors after the rounds, less those before
 
@@ -61,14 +72,16 @@ class Measured:
 class Rounds:
     """The calls of `subject` at one size, round after round."""
 
-    def __init__(self, subject: Subject, inputs: Inputs, full: Inputs | None) -> None:
-        self._subject, self._inputs, self._full = subject, inputs, full
+    def __init__(self, subject: Subject, inputs: Inputs, full: Inputs | None, hand: ByHand | None) -> None:
+        self._subject, self._inputs, self._full, self._hand = subject, inputs, full, hand
         self.times = Times()
         self._eager_first = True
 
     def before(self) -> None:
         if self._eager_first:
             self.times.eager.append(self._eager(self._inputs))
+        else:
+            self._by_hand()
         self._subject.fresh_start()
         torch.cuda.synchronize()
 
@@ -79,11 +92,22 @@ class Rounds:
         self.times.graphed.append(time.perf_counter() - start)
 
     def after(self) -> None:
-        if not self._eager_first:
+        if self._eager_first:
+            self._by_hand()
+        else:
             self.times.eager.append(self._eager(self._inputs))
         if self._full is not None:
             self.times.full.append(self._eager(self._full))
         self._eager_first = not self._eager_first
+
+    def _by_hand(self) -> None:
+        if self._hand is not None:
+            self._subject.fresh_start()
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            self._hand()
+            torch.cuda.synchronize()
+            self.times.hand.append(time.perf_counter() - start)
 
     def _eager(self, inputs: Inputs) -> float:
         self._subject.fresh_start()
@@ -95,17 +119,26 @@ class Rounds:
 
 
 def measure(
-    subject: Subject, inputs: Inputs, full: Inputs | None, timer: PlainTimer, doubtful: Callable[[Times], bool]
+    subject: Subject,
+    inputs: Inputs,
+    full: Inputs | None,
+    timer: PlainTimer,
+    doubtful: Callable[[Times], bool],
+    *,
+    graphed: bool = True,
 ) -> Measured:
     """Time the rounds that `timer` asks for, and thrice as many again, at most twice, while the times are `doubtful`.
 
-    The counting of module calls is off meanwhile: it costs eager calls time, and replays none.
+    The counting of module calls is off meanwhile: it costs eager calls time, and replays none. Calls that are not
+    `graphed`, since no bucket holds them, are not compared with a graph by hand.
     """
-    rounds = Rounds(subject, inputs, full)
+    hand = by_hand(subject, full or inputs) if graphed else None
+    rounds = Rounds(subject, inputs, full, hand)
     with subject.observe() as seen, subject.without_module_counts(), _no_garbage_collection():
         for _ in range(WARM):
             _one(rounds)
-        each = sum(kind[-1] for kind in (rounds.times.eager, rounds.times.graphed, rounds.times.full) if kind)
+        times = rounds.times
+        each = sum(kind[-1] for kind in (times.eager, times.graphed, times.full, times.hand) if kind)
         rounds.times = Times()
         before = allocated()
         many = timer.rounds(each)
@@ -114,7 +147,8 @@ def measure(
             if doubtful(rounds.times):
                 timer.run(rounds.before, rounds.graphed, rounds.after, 3 * many)
         grown = allocated() - before
-    return Measured(rounds.times, seen, WARM + len(rounds.times.graphed), grown)
+    replays = seen.replays - (hand.calls if hand else 0)
+    return Measured(rounds.times, seen.captures, replays, WARM + len(rounds.times.graphed), grown)
 
 
 def _one(rounds: Rounds) -> None:
@@ -157,7 +191,9 @@ def operator_calls(call: Callable[[], Any]) -> int:
 def describe_times(times: Times) -> dict[str, Any]:
     """The figures of the rounds, in seconds; `costs` holds graphed ÷ eager of each round."""
     eager, graphed, speedup = Quartiles.of(times.eager), Quartiles.of(times.graphed), Quartiles.of(times.speedups)
+    by_hand = {"by_hand_median": Quartiles.of(times.hand).median} if times.hand else {}
     return {
+        **by_hand,
         "eager_median": eager.median,
         "eager_q1": eager.q1,
         "eager_q3": eager.q3,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -66,7 +66,9 @@ def speed(subject: Subject, sizes: Sizes) -> Evidence:
             torch.cuda.synchronize()
             capture = {"capture_seconds": round(time.perf_counter() - started, 6), "capture_bytes": _bytes() - before}
             counts = _counts(served, sizes, graphed=bucket is not None)
-            measured = _measured(served, sizes, bucket if path == PADDED else None, subject.timer)
+            measured = _measured(
+                served, sizes, bucket if path == PADDED else None, subject.timer, graphed=bucket is not None
+            )
     figures: dict[str, Any] = {
         "subject": subject.spec.name,
         "case": cases.label(subject.spec, sizes),
@@ -76,7 +78,7 @@ def speed(subject: Subject, sizes: Sizes) -> Evidence:
         **(capture if bucket else {}),
         **counts,
         "padded_share": round(1 - prod(sizes.values()) / bucket.work, 4) if bucket else 0.0,
-        "captures_after_warmup": measured.seen.captures,
+        "captures_after_warmup": measured.captures,
         "bytes_grown": measured.grown,
         "min_speedup": subject.spec.min_speedup,
     }
@@ -86,11 +88,17 @@ def speed(subject: Subject, sizes: Sizes) -> Evidence:
         "torch": subject.machine.torch_version,
         "kit": kit_version(),
     }
-    subject.timer.tell({**figures, **about, "costs": [round(cost, 6) for cost in measured.times.costs]})
+    subject.timer.tell(
+        {**figures, **about, "costs": _rounded(measured.times.costs), "by_hand": _rounded(measured.times.costs_by_hand)}
+    )
     _judge_counts(measured, graphed=bucket is not None)
     if bucket is not None:
         judge_times(subject, measured.times, path)
     return figures
+
+
+def _rounded(costs: Sequence[float]) -> list[float]:
+    return [round(cost, 6) for cost in costs]
 
 
 def _bytes() -> int:
@@ -122,7 +130,7 @@ def _counts(served: Subject, sizes: Sizes, *, graphed: bool) -> dict[str, int]:
     }
 
 
-def _measured(served: Subject, sizes: Sizes, padded_to: Bucket | None, timer: PlainTimer) -> Measured:
+def _measured(served: Subject, sizes: Sizes, padded_to: Bucket | None, timer: PlainTimer, *, graphed: bool) -> Measured:
     inputs = served.draw(sizes, "CG801")
     full = None if padded_to is None else served.draw(padded_to, "CG801 full")
 
@@ -130,22 +138,21 @@ def _measured(served: Subject, sizes: Sizes, padded_to: Bucket | None, timer: Pl
         cost = Quartiles.of(times.costs_at_bucket)
         return served.machine.device != CUDA and cost.q1 <= 1.0 < cost.median
 
-    return measure(served, inputs, full, timer, doubtful)
+    return measure(served, inputs, full, timer, doubtful, graphed=graphed)
 
 
 def _judge_counts(measured: Measured, *, graphed: bool) -> None:
-    seen = measured.seen
-    if seen.captures:
+    if measured.captures:
         raise CheckFailed(
             "CG801",
-            f"{seen.captures} captures happened in {measured.calls} calls, after warm-up",
+            f"{measured.captures} captures happened in {measured.calls} calls, after warm-up",
             likely="the runner captures again, or captures what it should have captured at warm-up  (class N)",
             cure="capture every declared bucket at warm-up, once",
         )
-    if graphed and seen.replays < measured.calls:
+    if graphed and measured.replays < measured.calls:
         raise CheckFailed(
             "CG801",
-            f"{seen.replays} replays happened in {measured.calls} calls that a bucket holds",
+            f"{measured.replays} replays happened in {measured.calls} calls that a bucket holds",
             likely="some calls fall back to eager  (class N)",
             cure="look at the fallback reasons in the statistics",
         )

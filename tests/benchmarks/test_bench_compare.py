@@ -50,6 +50,14 @@ def test_a_machine_that_is_slower_in_one_run_changes_nothing() -> None:
     assert ratio_of([0.5] * 20, [0.5] * 30) == Quartiles(1.0, 1.0, 1.0)
 
 
+def test_a_host_that_slows_eager_more_than_replays_is_no_alarm_where_a_graph_by_hand_was_timed(tmp_path: Path) -> None:
+    base = [benchmark(made=costs(0), by_hand=costs(2))]
+    head = [benchmark(made=costs(1, slower=1.3), by_hand=costs(3))]
+    assert gate(tmp_path, base, head) == 0
+    assert gate(tmp_path, base, [benchmark(made=costs(1), by_hand=costs(3, slower=1.1))]) == 1
+    assert gate(tmp_path, base, [benchmark(made=costs(1, slower=1.3))]) == 1, "eager is all that both have"
+
+
 @pytest.mark.parametrize(
     ("quartiles", "change"),
     [

@@ -57,6 +57,7 @@ def test_a_benchmark_run_counts_what_replays_save_and_ends_with_the_sentence(pyt
         assert (figures["operator_calls_saved"] > 0) == replays
         assert (figures["captures_after_warmup"], figures["bytes_grown"]) == (0, 0)
         assert len(figures["costs"]) >= row["stats"]["rounds"] >= 20
+        assert len(figures["by_hand"]) == (len(figures["costs"]) if replays else 0)
         assert figures["device"] == "emulated"
         for least, middle, most in (("ratio_q1", "ratio", "ratio_q3"), ("eager_q1", "eager_median", "eager_q3")):
             assert 0 < figures[least] <= figures[middle] <= figures[most]
@@ -79,19 +80,22 @@ def test_rounds_are_even_and_within_their_bounds() -> None:
     assert [timer.rounds(each) for each in (10.0, 0.1, 1e-9)] == [6, 10, 100]
 
 
-def test_eager_and_graphed_calls_take_turns_at_going_first() -> None:
+@pytest.mark.parametrize("order", ["eggeegge", "eghhgeeghhge"])
+def test_eager_and_graphed_calls_take_turns_at_going_first(order: str) -> None:
     said: list[str] = []
+    hand: Any = (lambda: said.append("h")) if "h" in order else None
     subject: Any = SimpleNamespace(
         fresh_start=lambda: None, raw=lambda _: said.append("g"), eager_as_served=lambda _: said.append("e")
     )
     with emulated_cuda():
-        rounds = Rounds(subject, {}, None)
+        rounds = Rounds(subject, {}, None, hand)
         for _ in range(4):
             rounds.before()
             rounds.graphed()
             rounds.after()
-    assert "".join(said) == "eggeegge"
+    assert "".join(said) == order
     assert len(rounds.times.eager) == len(rounds.times.graphed) == 4
+    assert len(rounds.times.costs_by_hand) == order.count("h")
 
 
 def test_ratios_are_taken_round_by_round() -> None:

@@ -1,14 +1,25 @@
-"""A memory limit: what fits is captured, those given first preferred; the rest runs eagerly, and says why."""
+"""A memory limit: what fits is captured, those given first preferred; the rest runs eagerly, and says why.
+
+Bytes of small modules are those of emulated CUDA, which has no segments: a GPU hands out 2 MiB and more at once.
+"""
 
 import gc
+from typing import ClassVar
 
 import pytest
 import torch
 from codecs_for_tests import codes
 
-from runner import ConfigError, GraphConfig, GraphRunner
+from conformance.emulation import emulated_cuda
+from runner import PADDED, AxisMode, ConfigError, GraphAdapter, GraphConfig, GraphRunner, InputSpec, OutputSpec
 
 SMALL, MEDIUM, LARGE = {"batch": 1, "frames": 8}, {"batch": 2, "frames": 8}, {"batch": 4, "frames": 16}
+
+
+@pytest.fixture
+def cuda():
+    with emulated_cuda():
+        yield torch.device("cuda", 0)
 
 
 def limited(adapter, device, buckets, limit):
@@ -86,3 +97,33 @@ def test_a_limit_goes_with_a_pool_of_the_runners_own(adapter, cuda):
     config = GraphConfig(memory_limit_bytes=1)
     with pytest.raises(ConfigError, match="pool of the runner's own"):
         GraphRunner(adapter, [SMALL], device=cuda, config=config, pool=torch.cuda.graph_pool_handle())
+
+
+class Scratch(GraphAdapter):
+    """16 MiB of intermediate memory a row."""
+
+    inputs = (InputSpec("x", torch.float32, ("batch",)),)
+    outputs = (OutputSpec("y", ("batch",)),)
+    axes: ClassVar[dict[str, AxisMode]] = {"batch": PADDED}
+
+    def forward(self, x):
+        return (x[:, None] + torch.zeros(2**22, device=x.device)).amax(dim=1)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_no_more_than_the_limit_and_takes_it_back():
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    torch.cuda.empty_cache()
+    before, limit = torch.cuda.memory_reserved(), 400 * 2**20
+    runner = limited(Scratch(), "cuda", [{"batch": rows} for rows in (2, 32, 8)], limit)
+    torch.cuda.empty_cache()
+    assert labels(runner) == ["b2", "b8"]
+    assert 8 * 2**24 <= torch.cuda.memory_reserved() - before <= limit
+    x = torch.rand(32, device="cuda")
+    assert torch.equal(runner(x), x)
+    assert torch.equal(runner(x[:7]), x[:7])
+    assert (dict(runner.statistics.fallbacks), runner.statistics.snapshot()["hits"]) == ({"memory_limit": 1}, 1)
+    runner.close()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == before

@@ -1,0 +1,48 @@
+"""The work of a graphed call with nothing around it: one graph of `forward`, loaded, replayed and cloned.
+
+A graphed call is held against it between two runs: host and device weigh as much in the one as in the other, so that a
+machine that is slower in one of the runs moves both alike. Eager is mostly the host's, a replay mostly the device's.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from conformance.subject import Inputs, Subject
+
+
+class ByHand:
+    """`forward` of the subject's adapter, captured for inputs of one size, apart from its runner and wrapper."""
+
+    def __init__(self, subject: Subject, inputs: Inputs) -> None:
+        forward, names = subject.adapter.forward, [spec.name for spec in subject.adapter.device_inputs()]
+        self._pairs = [(inputs[name].clone(), inputs[name]) for name in names]
+        self._graph, static = torch.cuda.CUDAGraph(), [tensor for tensor, _ in self._pairs]
+        self.calls = 0
+        with torch.no_grad():
+            for _ in range(2):
+                forward(*static)
+            torch.cuda.synchronize()
+            with torch.cuda.graph(self._graph):
+                result = forward(*static)
+        self._outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+    def __call__(self) -> list[torch.Tensor]:
+        self.calls += 1
+        with torch.no_grad():
+            for static, tensor in self._pairs:
+                static.copy_(tensor)
+            self._graph.replay()
+            return [output.clone() for output in self._outputs]
+
+
+def by_hand(subject: Subject, inputs: Inputs) -> ByHand | None:
+    """None for a `forward` that cannot be captured so, as one that reads a value of the device."""
+    made: ByHand | None = None
+    try:
+        made = ByHand(subject, inputs)
+    except Exception:
+        subject.settle()  # a refused operation leaves the device capturing
+    subject.fresh_start()
+    return made
