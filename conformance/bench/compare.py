@@ -1,17 +1,19 @@
 """Two results of one machine, benchmark by benchmark: ok, regressed, or undecided.
 
-What is compared is graphed ÷ the same graph by hand, measured in turn within each run, so that a machine that is slower
-in one of the two runs changes nothing; graphed ÷ eager where `forward` cannot be captured by hand. The rounds of a run
-are cut into blocks, and the median of each block is taken, which a disturbance of a few rounds does not move. Every
-block of the head over every block of the base gives one ratio, and their quartiles decide::
+Two things are compared, and both must say that a benchmark got slower. One is graphed ÷ eager, measured in turn within
+each run. The rounds of a run are cut into blocks, and the median of each block is taken, which a disturbance of a few
+rounds does not move. Every block of the head over every block of the base gives one ratio, and their quartiles decide::
 
     lower quartile above the limit             regressed
     upper quartile not above the limit         ok
     the quartiles further apart than the limit undecided
     else                                       by the median
 
-A change that slows the graph by hand as much is not seen here, such as a slower module; `bench-history` keeps the
-times themselves.
+The other are the fastest graphed calls of each run, as they are and over the fastest by hand: the same graph with no
+runner around it. A host that is slower in the head moves those, but graphed ÷ eager the other way, since eager is
+mostly the host's; one that is faster moves graphed ÷ eager alone. Where the two disagree the answer is undecided.
+
+A change that slows eager and the graph by hand as much is not seen here; `bench-history` keeps the times themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 
 from conformance.bench.figures import Quartiles
-from conformance.bench.results import Result
+from conformance.bench.results import Result, Timed
 from conformance.errors import ConformanceError
 
 BLOCKS = 12
@@ -42,12 +44,12 @@ class Change(enum.Enum):
 
 @dataclass(frozen=True)
 class Compared:
-    """`ratio` is head ÷ base; None where one of the two has no such benchmark. `against` is what both are held to."""
+    """`ratio` is head ÷ base, `fastest` that of the fastest calls; None where one of the two has no such benchmark."""
 
     name: str
     change: Change
     ratio: Quartiles | None = None
-    against: str = ""
+    fastest: float | None = None
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,9 @@ def compare_results(base: Result, head: Result, limit: float, *, allow_new: bool
         elif before.path != after.path:
             obstacles.append(f"{name}: was served by {before.path}, and now by {after.path}: not the same work")
         else:
-            by_hand = bool(before.by_hand and after.by_hand)
-            ratio = ratio_of(before.by_hand, after.by_hand) if by_hand else ratio_of(before.costs, after.costs)
-            against = "by hand" if by_hand else "eager"
-            compared.append(Compared(name, judge_ratio(ratio, limit), ratio, against))
+            ratio, fastest = ratio_of(before.costs, after.costs), fastest_of(before, after)
+            change = judge_fastest(judge_ratio(ratio, limit), fastest, limit)
+            compared.append(Compared(name, change, ratio, max(fastest, default=None)))
     return BenchComparison(tuple(compared), tuple(obstacles), allow_new)
 
 
@@ -120,6 +121,23 @@ def judge_ratio(ratio: Quartiles, limit: float) -> Change:
     return Change.REGRESSED if ratio.median > 1 + limit else Change.OK
 
 
+def fastest_of(base: Timed, head: Timed) -> tuple[float, ...]:
+    """Head ÷ base of the fastest graphed calls, as they are and over the fastest by hand; empty where one has none."""
+    if base.floors is None or head.floors is None:
+        return ()
+    graphed, by_hand = (after / before for before, after in zip(base.floors, head.floors, strict=True))
+    return graphed, graphed / by_hand
+
+
+def judge_fastest(change: Change, fastest: Sequence[float], limit: float) -> Change:
+    """`change`, as graphed ÷ eager has it, where the fastest calls do not speak against it."""
+    if not fastest:
+        return change
+    if min(fastest) > 1 + limit:
+        return Change.UNDECIDED if change is Change.OK else Change.REGRESSED
+    return Change.OK if max(fastest) <= 1 + limit or change is Change.OK else Change.UNDECIDED
+
+
 def percent(text: str) -> float:
     """`5.5%` or `5.5` as 0.055. Raises :class:`ConformanceError` for what is no percentage above 0."""
     try:
@@ -138,10 +156,11 @@ def comparison_lines(found: BenchComparison, limit: float) -> Iterator[str]:
         figures = ""
         if one.ratio is not None:
             change, low, high = (100 * (value - 1) for value in (one.ratio.median, one.ratio.q1, one.ratio.q3))
-            figures = f"  {change:+.1f} % (quartiles {low:+.1f} to {high:+.1f} %) against {one.against}"
+            figures = f"  {change:+.1f} % (quartiles {low:+.1f} to {high:+.1f} %)"
+            figures += "" if one.fastest is None else f", the fastest {100 * (one.fastest - 1):+.1f} %"
         yield f"{one.change.value:<9}  {one.name}{figures}"
     for obstacle in found.obstacles:
         yield f"not comparable: {obstacle}"
     counts = [(sum(one.change is change for one in found.compared), change.value) for change in order]
     told = ", ".join(f"{count} {word}" for count, word in counts if count or word == Change.OK.value)
-    yield f"limit +{100 * limit:g} %: {told}"
+    yield f"replay ÷ eager, limit +{100 * limit:g} %: {told}"

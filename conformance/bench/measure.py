@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from conformance.bench.by_hand import ByHand, by_hand
-from conformance.bench.figures import Quartiles
+from conformance.bench.figures import Quartiles, floor
 from conformance.bench.timer import PlainTimer
 from conformance.instruments.footprint import allocated
 from conformance.subject import Inputs, Subject
@@ -46,11 +46,6 @@ class Times:
     def costs(self) -> list[float]:
         """Graphed ÷ eager, round by round."""
         return [graphed / eager for eager, graphed in zip(self.eager, self.graphed, strict=True)]
-
-    @property
-    def costs_by_hand(self) -> list[float]:
-        """Graphed ÷ by hand, round by round; nothing where nothing was captured by hand."""
-        return [graphed / hand for graphed, hand in zip(self.graphed, self.hand, strict=True)] if self.hand else []
 
     @property
     def costs_at_bucket(self) -> list[float]:
@@ -191,9 +186,9 @@ def operator_calls(call: Callable[[], Any]) -> int:
 def describe_times(times: Times) -> dict[str, Any]:
     """The figures of the rounds, in seconds; `costs` holds graphed ÷ eager of each round."""
     eager, graphed, speedup = Quartiles.of(times.eager), Quartiles.of(times.graphed), Quartiles.of(times.speedups)
-    by_hand = {"by_hand_median": Quartiles.of(times.hand).median} if times.hand else {}
+    floors = {"graphed_floor": floor(times.graphed), "by_hand_floor": floor(times.hand)} if times.hand else {}
     return {
-        **by_hand,
+        **floors,
         "eager_median": eager.median,
         "eager_q1": eager.q1,
         "eager_q3": eager.q3,

@@ -17,9 +17,9 @@ PATHS = {"exact": "replay exact", "padded": "replay padded", "fallback": "fallba
 
 @dataclass(frozen=True)
 class Timed:
-    """One benchmark. `costs` is graphed ÷ eager of each round, `by_hand` graphed ÷ the same graph without a runner.
+    """One benchmark. `costs` is graphed ÷ eager of each round; times are in seconds.
 
-    Times are in seconds. `by_hand` is empty where no graph was made by hand.
+    `floors` are the fastest graphed calls and the fastest of the same graph by hand, where it was made.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Timed:
     device: str
     gpu: str
     torch: str
-    by_hand: tuple[float, ...] = ()
+    floors: tuple[float, float] | None = None
     capture_bytes: int | None = None
     capture_seconds: float | None = None
 
@@ -92,10 +92,10 @@ def read_result(path: Path) -> Result:
 def _timed(row: Mapping[str, Any]) -> Timed:
     extra, stats = row["extra_info"], row["stats"]
     costs = tuple(float(cost) for cost in extra["costs"])
-    by_hand = tuple(float(cost) for cost in extra.get("by_hand", ()))
+    floors = tuple(float(extra[name]) for name in ("graphed_floor", "by_hand_floor") if name in extra)
     graphed = tuple(float(stats[name]) for name in ("q1", "median", "q3"))
     eager = tuple(float(extra[name]) for name in ("eager_q1", "eager_median", "eager_q3"))
-    if not costs or not all(math.isfinite(value) and value > 0 for value in (*costs, *by_hand, *graphed, *eager)):
+    if not costs or not all(math.isfinite(value) and value > 0 for value in (*costs, *floors, *graphed, *eager)):
         raise ValueError(f"{row['fullname']} has times that are no positive numbers")
     for name in ("subject", "case", "path", "bucket", "device", "machine", "torch"):
         if not isinstance(extra[name], str):
@@ -113,7 +113,7 @@ def _timed(row: Mapping[str, Any]) -> Timed:
         device=extra["device"],
         gpu=extra["machine"],
         torch=extra["torch"],
-        by_hand=by_hand,
+        floors=(floors[0], floors[1]) if len(floors) == 2 else None,
         capture_bytes=extra.get("capture_bytes"),
         capture_seconds=extra.get("capture_seconds"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -88,17 +88,11 @@ def speed(subject: Subject, sizes: Sizes) -> Evidence:
         "torch": subject.machine.torch_version,
         "kit": kit_version(),
     }
-    subject.timer.tell(
-        {**figures, **about, "costs": _rounded(measured.times.costs), "by_hand": _rounded(measured.times.costs_by_hand)}
-    )
+    subject.timer.tell({**figures, **about, "costs": [round(cost, 6) for cost in measured.times.costs]})
     _judge_counts(measured, graphed=bucket is not None)
     if bucket is not None:
         judge_times(subject, measured.times, path)
     return figures
-
-
-def _rounded(costs: Sequence[float]) -> list[float]:
-    return [round(cost, 6) for cost in costs]
 
 
 def _bytes() -> int:

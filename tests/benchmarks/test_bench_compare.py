@@ -50,12 +50,32 @@ def test_a_machine_that_is_slower_in_one_run_changes_nothing() -> None:
     assert ratio_of([0.5] * 20, [0.5] * 30) == Quartiles(1.0, 1.0, 1.0)
 
 
-def test_a_host_that_slows_eager_more_than_replays_is_no_alarm_where_a_graph_by_hand_was_timed(tmp_path: Path) -> None:
-    base = [benchmark(made=costs(0), by_hand=costs(2))]
-    head = [benchmark(made=costs(1, slower=1.3), by_hand=costs(3))]
-    assert gate(tmp_path, base, head) == 0
-    assert gate(tmp_path, base, [benchmark(made=costs(1), by_hand=costs(3, slower=1.1))]) == 1
-    assert gate(tmp_path, base, [benchmark(made=costs(1, slower=1.3))]) == 1, "eager is all that both have"
+def floors(graphed: float, by_hand: float) -> dict[str, float]:
+    return {"graphed_floor": graphed, "by_hand_floor": by_hand}
+
+
+@pytest.mark.parametrize(
+    ("slower", "graphed", "by_hand", "exit_code"),
+    [
+        (1.0, 1.0, 1.0, 0),
+        (1.1, 1.1, 1.0, 1),  # the replay is slower
+        (0.8, 1.3, 1.1, 6),  # the host is slower, which eager suffers from most: no regression is ruled out
+        (1.3, 0.9, 0.95, 0),  # the host is faster, and eager gains most
+        (1.3, 1.0, 1.0, 0),  # eager got faster
+        (1.1, 1.1, 1.1, 6),  # and so is everything else, but eager
+    ],
+)
+def test_the_fastest_calls_and_the_medians_must_agree(
+    tmp_path: Path, slower: float, graphed: float, by_hand: float, exit_code: int
+) -> None:
+    base = [benchmark(made=costs(0), **floors(1e-4, 8e-5))]
+    head = [benchmark(made=costs(1, slower=slower), **floors(1e-4 * graphed, 8e-5 * by_hand))]
+    assert gate(tmp_path, base, head) == exit_code
+
+
+def test_results_without_the_fastest_by_hand_are_compared_with_eager_alone(tmp_path: Path) -> None:
+    head = [benchmark(made=costs(1, slower=1.1), **floors(1e-4, 8e-5))]
+    assert gate(tmp_path, [benchmark(made=costs(0))], head) == 1
 
 
 @pytest.mark.parametrize(

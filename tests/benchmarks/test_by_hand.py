@@ -57,4 +57,4 @@ def test_its_replays_are_not_counted_as_the_runners(subject: Any) -> None:
     measured = measure(subject, subject.draw(SIZES, "one"), None, PlainTimer(0.01), lambda _: False)
     assert measured.replays == measured.calls
     assert (measured.captures, measured.grown) == (0, 0)
-    assert len(measured.times.costs_by_hand) == len(measured.times.costs)
+    assert len(measured.times.hand) == len(measured.times.graphed)
