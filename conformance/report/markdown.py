@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,18 +18,24 @@ from conformance.report.summary import (
     Cause,
     Cell,
     State,
+    by_harm,
     causes,
     cell_of,
     checks_of,
     conditions,
     family_of,
+    harm_of,
     headline,
+    in_short,
     one_line,
 )
 from conformance.verdict import Verdict
 
+WORDS = Path(__file__).with_name("templates") / "words.html"
 LIMIT = 1024 * 1024  # bytes of a step summary; GitHub shows none of a longer one
 _NOTE_BYTES = 400
+_INDEX = 40  # causes in the table of all
+_WORDS_BYTES = 8192  # more than the words take
 _ALIKE = 20  # further cases of one cause that are told
 _BRIEF = 240  # characters of what each of them found
 
@@ -56,6 +63,7 @@ def markdown(report: RunReport, limit: int = LIMIT) -> str:
     ]
     if any(record.known for subject in report.subjects for record in subject.cases):
         head += [f"{_MARKS[State.KNOWN]} {escaped(KNOWN)}", ""]
+    head += _index(report, limit // 8)
     text = "\n".join(head)
     size, left_out = len(text.encode()), 0
     parts = [text]
@@ -96,6 +104,28 @@ def _table(report: RunReport) -> Iterator[str]:
     yield ""
 
 
+def _index(report: RunReport, limit: int) -> Iterator[str]:
+    """All causes in one table of at most `limit` bytes, what is worst first, and the words of the report."""
+    found = by_harm(causes(report))
+    if len(found) > 1:
+        yield from ("| | harm | cause | subject | checks | cases |", "|---|---|---|---|---|---|")
+        rows = list(map(_index_row, found))
+        sizes = list(itertools.accumulate(len(row.encode()) + 1 for row in rows))
+        shown = sum(size <= limit for size in sizes[:_INDEX])
+        yield from (*rows[:shown], "")
+        if shown < len(rows):
+            yield from (f"and {len(rows) - shown} more causes", "")
+    if found and limit > _WORDS_BYTES:
+        yield from ("<details><summary>Words used here</summary>", "", WORDS.read_text(encoding="utf-8").rstrip(), "")
+        yield from ("</details>", "")
+
+
+def _index_row(cause: Cause) -> str:
+    checks = ", ".join(dict.fromkeys(record.code for record in cause.records))
+    told = (escaped(in_short(cause.shown)), code(cause.subject, table=True), checks, str(len(cause.records)))
+    return f"| {_MARKS[_state(cause.shown)]} | {harm_of(cause).value} | " + " | ".join(told) + " |"
+
+
 def _cell(cell: Cell) -> str:
     if cell.state in (State.APART, State.NOT_RUN):
         return _MARKS[cell.state] + (" n.a." if cell.state is State.APART else "")
@@ -114,8 +144,14 @@ def _block(cause: Cause) -> str:
         lines += [f"- {code(record.id.removeprefix(f'{record.adapter}/'))}: {_briefly(record)}" for record in told]
         if count > _ALIKE:
             lines.append(f"- and {count - _ALIKE} more, in the JSON report")
-        lines += [*_command("\n".join(one_line(record.repeat) for record in told if record.repeat)), "", "</details>"]
+        lines += [*_command(_all_of(cause)), "", "</details>"]
     return "\n".join(lines) + "\n"
+
+
+def _all_of(cause: Cause) -> str:
+    """The command that repeats every case of these checks."""
+    codes = " or ".join(dict.fromkeys(record.code for record in cause.records))
+    return re.sub(r"-k (\"[^\"]*\"|'[^']*'|\S+)", f'-k "{codes}"', one_line(cause.shown.repeat), count=1)
 
 
 def _state(record: CaseRecord) -> State:
@@ -132,12 +168,10 @@ def _rows(record: CaseRecord) -> Iterator[str]:
     if record.known:
         reason, issue, until = (record.known[name] for name in ("reason", "issue", "until"))
         yield f"- **known** {escaped(reason)} See {_link(issue)}, known until {escaped(until)}"
-    told = {
-        "found": record.message,
-        "promise": record.title,
-        "likely": f"{likely} (kind of mistake: {'; '.join(kinds)})" if kinds else likely,
-        "cure": record.cure,
-    }
+    told = {"found": record.message, "promise": record.title}
+    if not record.known:  # of a known failure one knows better
+        told["likely"] = f"{likely} (kind of mistake: {'; '.join(kinds)})" if kinds else likely
+        told["cure"] = record.cure
     for label, value in told.items():
         if value:
             yield f"- **{label}** {escaped(value)}"

@@ -19,23 +19,25 @@ from conformance.report.summary import (
     Cause,
     Cell,
     State,
+    by_harm,
     causes,
     cell_of,
     checks_of,
     conditions,
     family_of,
+    harm_of,
     headline,
     headline_of,
-    one_line,
+    in_short,
     state_of,
 )
 
 TEMPLATES = Path(__file__).with_name("templates")
 _PICTURES = 60  # of one page, so that a run in which all fails is a page that opens
 _PICTURES_ALIKE = 2  # of further cases of one cause
+_INDEX = 6  # causes in the table at the top; the others are folded
 _ALIKE = 30  # further cases of one cause that are listed
 _HEADLINE = 160  # characters
-_SHORT = 110  # characters
 _OPEN_SUBJECTS = 4  # up to so many are shown unfolded
 
 
@@ -124,7 +126,13 @@ def page(report: RunReport) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters |= {"prose": _prose, "bytes": human_bytes, "short": _short, "spelled": spelled_out}
+    environment.filters |= {
+        "prose": _prose,
+        "bytes": human_bytes,
+        "short": in_short,
+        "harm": harm_of,
+        "spelled": spelled_out,
+    }
     text: str = environment.get_template("report.html.j2").render(_context(report))
     return text
 
@@ -133,6 +141,7 @@ def _context(report: RunReport) -> dict[str, Any]:
     from conformance.report.trends import histories, latencies
 
     told = list(_causes(report))
+    order = by_harm(view.cause for view in told)
     checks = checks_of(report)
     families: dict[str, list[str]] = {}
     for check in checks:
@@ -149,6 +158,8 @@ def _context(report: RunReport) -> dict[str, Any]:
             for subject in report.subjects
             if any(view.cause.subject == subject.name for view in told)
         ],
+        "index_shown": _INDEX,
+        "index": sorted(told, key=lambda view: order.index(view.cause)),
         "checks": checks,
         "families": families,
         "family_names": FAMILIES,
@@ -257,16 +268,6 @@ def human_bytes(count: float) -> str:
 
 
 _MARKUP = re.compile(r"`([^`]+)`|(https://[^\s<>\"')]+[^\s<>\"').,;])")
-
-
-def _short(record: CaseRecord) -> str:
-    """What is told first of a case, cut to one line: for lists."""
-    text = one_line(headline_of(record)).replace("`", "")
-    if len(text) <= _SHORT:
-        return text
-    clauses = [found.start() for found in re.finditer(r"[.;:,]? \(|[.;:,] ", text[:_SHORT])]
-    end = clauses[-1] if clauses and clauses[-1] > _SHORT // 2 else text.rfind(" ", 0, _SHORT)
-    return text[: end if end > 0 else _SHORT] + "…"
 
 
 def _prose(text: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -11,6 +12,8 @@ from conformance.outcome import CaseRecord, Outcome
 from conformance.report.document import RunReport, SubjectReport
 from conformance.verdict import Verdict, worse
 from conformance.waveform import WAVEFORM
+
+_SHORT = 110  # characters
 
 
 class State(enum.Enum):
@@ -112,14 +115,30 @@ class Cause:
 
 
 def causes_of(subject: SubjectReport) -> list[Cause]:
-    """The failures of a subject, grouped: new ones before known ones, and those of plain checks before the others."""
+    """The failures of a subject, grouped: new ones before known ones, and those of plain checks before the others.
+
+    A known failure whose reason begins with "As CG203" goes with those of CG203.
+    """
     groups: dict[tuple[object, ...], list[CaseRecord]] = {}
     for record in subject.cases:
-        if record.outcome.breaks:
-            said = (record.likely, record.cure) if record.likely else (record.message,)
-            groups.setdefault((record.outcome, *said), []).append(record)
+        if record.outcome.breaks and not _pointed_at(record):
+            groups.setdefault(_said(record), []).append(record)
+    for record in subject.cases:
+        if record.outcome.breaks and (code := _pointed_at(record)):
+            same = [group for group in groups.values() if any(other.code == code and other.known for other in group)]
+            (same[0] if same else groups.setdefault(_said(record), [])).append(record)
     found = [Cause(subject.name, tuple(records)) for records in groups.values()]
     return sorted(found, key=lambda cause: (_URGENCY.index(cause.shown.outcome), _rank(cause.shown.code)))
+
+
+def _said(record: CaseRecord) -> tuple[object, ...]:
+    return (record.outcome, *((record.likely, record.cure) if record.likely else (record.message,)))
+
+
+def _pointed_at(record: CaseRecord) -> str:
+    """The check whose known failure this one is as well."""
+    found = re.match(r"As (CG\d{3})", record.known.get("reason", ""))
+    return found[1] if found else ""
 
 
 _URGENCY = (Outcome.ERROR, Outcome.FAIL, Outcome.XPASS, Outcome.XFAIL)
@@ -135,6 +154,49 @@ def _tells(record: CaseRecord) -> tuple[bool, tuple[int, str], int]:
 
 def _rank(code: str) -> tuple[int, str]:
     return (_PLAIN.index(code) if code in _PLAIN else len(_PLAIN), code)
+
+
+class Harm(enum.Enum):
+    """What a failed check means for whoever serves the model; what is worst first."""
+
+    WRONG = "wrong audio"
+    BREAKS = "breaks or refuses"
+    OTHERWISE = "not as configured"
+    SLOW = "eager for ever"
+    MEMORY = "memory"
+    TOLD = "told wrongly"
+
+
+_HARMS = {
+    "CG0": Harm.TOLD,
+    "CG1": Harm.SLOW,
+    "CG2": Harm.WRONG,
+    "CG3": Harm.WRONG,
+    "CG4": Harm.BREAKS,
+    "CG5": Harm.MEMORY,
+    "CG6": Harm.WRONG,
+    "CG7": Harm.TOLD,
+    "CG8": Harm.SLOW,
+    "CG9": Harm.WRONG,
+    **dict.fromkeys(("CG401", "CG403", "CG406", "CG407", "CG408"), Harm.OTHERWISE),
+    "CG604": Harm.BREAKS,  # a forked child's call raises
+}
+
+
+def harm_of(cause: Cause) -> Harm:
+    """The harm of the check that tells it."""
+    code = cause.shown.code
+    return _HARMS.get(code) or _HARMS.get(family_of(code), Harm.TOLD)
+
+
+def by_harm(found: Iterable[Cause]) -> list[Cause]:
+    """New before known, what is worst first, and of that what breaks most cases: the order of a table of all."""
+    order = list(Harm)
+
+    def place(cause: Cause) -> tuple[int, int, int]:
+        return _URGENCY.index(cause.shown.outcome), order.index(harm_of(cause)), -len(cause.records)
+
+    return sorted(found, key=place)
 
 
 def causes(report: RunReport) -> list[Cause]:
@@ -189,6 +251,16 @@ def _many(count: int, what: str) -> str:
 def headline_of(record: CaseRecord) -> str:
     """What is told first of a failing case: why it is known, in a person's words, or what was found."""
     return record.known.get("reason", record.message)
+
+
+def in_short(record: CaseRecord) -> str:
+    """What is told first of a case, cut to one line: for lists."""
+    text = one_line(headline_of(record)).replace("`", "")
+    if len(text) <= _SHORT:
+        return text
+    clauses = [found.start() for found in re.finditer(r"[.;:,]? \(|[.;:,] ", text[:_SHORT])]
+    end = clauses[-1] if clauses and clauses[-1] > _SHORT // 2 else text.rfind(" ", 0, _SHORT)
+    return text[: end if end > 0 else _SHORT] + "…"
 
 
 COMPARED = (

@@ -1,4 +1,4 @@
-"""The same-job gate on times that an H200 gave: its host had other work, and was twice as slow in some runs as in others.
+"""The same-job gate on times that an H200 gave: its host was busy, and twice as slow in some runs as in others.
 
 Each run is four of 0.2 seconds a case, about what `--benchmark-max-time` asks for by itself. Runs that share one of the
 four are not compared.

@@ -101,13 +101,14 @@ def test_every_word_stands_out_from_what_is_behind_it(browser: Browser, page: Pa
 
 
 @letters
-def test_the_first_failure_and_its_picture_are_near_the_top(browser: Browser, page: Path, letters: str) -> None:
+def test_the_causes_the_first_failure_and_its_picture_are_near_the_top(browser: Browser, page: Path, letters: str) -> None:
     browser.show(page, 1280)
     browser.style(letters)
     place = "const box = document.querySelector('{}').getBoundingClientRect(); return [box.top, box.width, box.height]"
-    assert browser.run(place.format(".cause h4"))[0] < 800
+    assert browser.run(place.format(".causes tbody th"))[0] < 800
+    assert browser.run(place.format(".cause h4"))[0] < 1200
     top, width, height = browser.run(place.format(".wave svg"))
-    assert top < 1000
+    assert top < 1400
     assert width > 900
     assert height > 200
     browser.show(page, 360)

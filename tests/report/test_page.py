@@ -170,8 +170,8 @@ def test_a_list_of_failures_is_cut_where_a_clause_ends() -> None:
     first = "Every length that is no bucket is wrong from its first sample, by a fifth"
     records = [failing("mine", f"{first}: {'two norms ' * 20}"), failing("other", "short `x`")]
     text = page(make_report(["mine", "other"], records, seed=0, device="auto"))
-    assert f'<span class="found">{first}…</span>' in text
-    assert '<span class="found">short x</span>' in text
+    assert f'<a href="#failure-1">{first}…</a>' in text
+    assert '<a href="#failure-2">short x</a>' in text
 
 
 def test_a_cell_of_the_matrix_says_its_state_without_colour_and_leads_to_its_failure() -> None:

@@ -124,6 +124,7 @@ def test_a_gpu_gives_no_more_than_the_limit_and_takes_it_back():
     assert torch.equal(runner(x), x)
     assert torch.equal(runner(x[:7]), x[:7])
     assert (dict(runner.statistics.fallbacks), runner.statistics.snapshot()["hits"]) == ({"memory_limit": 1}, 1)
+    del x
     runner.close()
     torch.cuda.empty_cache()
     assert torch.cuda.memory_reserved() == before
