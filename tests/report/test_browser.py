@@ -101,7 +101,9 @@ def test_every_word_stands_out_from_what_is_behind_it(browser: Browser, page: Pa
 
 
 @letters
-def test_the_causes_the_first_failure_and_its_picture_are_near_the_top(browser: Browser, page: Path, letters: str) -> None:
+def test_the_causes_the_first_failure_and_its_picture_are_near_the_top(
+    browser: Browser, page: Path, letters: str
+) -> None:
     browser.show(page, 1280)
     browser.style(letters)
     place = "const box = document.querySelector('{}').getBoundingClientRect(); return [box.top, box.width, box.height]"
