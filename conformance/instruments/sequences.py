@@ -122,6 +122,7 @@ def run_steps(subject: Subject, steps: Sequence[Step]) -> int:
 
     Raises :class:`CheckFailed` where a call is not eager's, or a result changed in a later step.
     """
+    subject.settle()  # the sequence before may have broken a capture
     pool = torch.cuda.graph_pool_handle()
     with subject.sibling(pool=pool, buckets=few_buckets(subject.spec)) as first:
         world = _World(first, pool)
