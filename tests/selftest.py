@@ -47,7 +47,9 @@ def main() -> int:
         for mutant in chosen:
             started = time.perf_counter()
             found = findings(mutant.spec, machine, options.seed, (OWN_PROCESS | SPEED) - mutant.codes)
-            exact = found.keys() == mutant.codes and not any(finding.error for finding in found.values())
+            exact = mutant.codes <= found.keys() <= mutant.codes | mutant.by_chance and not any(
+                finding.error for finding in found.values()
+            )
             killed += exact
             seconds = time.perf_counter() - started
             print(f"{'killed' if exact else 'WRONG ':6} {mutant.name:40} {' '.join(sorted(found))}  ({seconds:.1f} s)")

@@ -25,10 +25,14 @@ HOP: int = _reference.hop
 
 @dataclass(frozen=True)
 class Mutant:
-    """A spec with one mistake, and every code that it must fail: these, all of them, and no other."""
+    """A spec with one mistake, and every code that it must fail: these, all of them, and no other.
+
+    `by_chance` are codes that a race between threads shows or hides, as the machine's load has it.
+    """
 
     spec: type[AdapterSpec]
     codes: frozenset[str]
+    by_chance: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:

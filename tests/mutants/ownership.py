@@ -144,29 +144,35 @@ class PassesCodesThrough(ReferenceAdapter):
         return super().unload(outputs, inputs, actual, bucket) | {"used_codes": inputs["codes"]}
 
 
-MUTANTS = tuple(
-    Mutant(spec, frozenset(codes.split()))
-    for spec, codes in (
-        (with_adapter(ReferenceSpec, HandsOutRingOfBuffers), "CG302 CG601 CG602"),
-        (
-            with_runner(
-                _ClosesTheWholePool,
-                "ClosesTheWholePool",
-                "Unloading one component drops the graphs of all. https://github.com/sgl-project/sglang/issues/29216",
+MUTANTS = (
+    Mutant(
+        with_adapter(ReferenceSpec, HandsOutRingOfBuffers),
+        frozenset({"CG302", "CG601", "CG602"}),
+        by_chance=frozenset({"CG603"}),
+    ),
+    *(
+        Mutant(spec, frozenset(codes.split()))
+        for spec, codes in (
+            (
+                with_runner(
+                    _ClosesTheWholePool,
+                    "ClosesTheWholePool",
+                    "Unloading one component drops the graphs of all. https://github.com/sgl-project/sglang/issues/29216",
+                ),
+                "CG302 CG308",
             ),
-            "CG302 CG308",
-        ),
-        (
-            with_runner(
-                _AnswersTwice,
-                "AnswersTwice",
-                "A result is kept and handed out again. https://github.com/pytorch/pytorch/issues/181723",
+            (
+                with_runner(
+                    _AnswersTwice,
+                    "AnswersTwice",
+                    "A result is kept and handed out again. https://github.com/pytorch/pytorch/issues/181723",
+                ),
+                "CG303 CG504",
             ),
-            "CG303 CG504",
-        ),
-        (MakesTablesAnew, "CG302"),
-        (with_adapter(ReferenceSpec, KeepsTailOfReturnedResult), "CG303 CG504"),
-        (with_adapter(ReferenceSpec, BlanksCallersLastFrame), "CG304 CG401"),
-        (with_adapter(ReferenceSpec, PassesCodesThrough), "CG303 CG304"),
-    )
+            (MakesTablesAnew, "CG302"),
+            (with_adapter(ReferenceSpec, KeepsTailOfReturnedResult), "CG303 CG504"),
+            (with_adapter(ReferenceSpec, BlanksCallersLastFrame), "CG304 CG401"),
+            (with_adapter(ReferenceSpec, PassesCodesThrough), "CG303 CG304"),
+        )
+    ),
 )

@@ -106,7 +106,7 @@ def _unlocked(self: Any, adapter: Any, device: torch.device, config: Any = None,
 unlocked = with_adapter(ReferenceSpec, LoadsSlowly, make_runner=_unlocked)
 
 MUTANTS = (
-    Mutant(unlocked, frozenset({"CG601", "CG602", "CG603"})),
+    Mutant(unlocked, frozenset({"CG601", "CG603"}), by_chance=frozenset({"CG602"})),
     *(
         Mutant(with_runner(runner, name, f"{doc} {url}"), frozenset(codes))
         for runner, name, codes, doc, url in (
