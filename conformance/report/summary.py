@@ -232,7 +232,11 @@ def headline(report: RunReport) -> str:
         words += f" {_many(len(broken), 'case')} of {_many(checks, 'check')} {'fails' if len(broken) == 1 else 'fail'}"
         known = sum(bool(record.known) for record in broken)
         words += (
-            "" if not known else ", all known before" if known == len(broken) else f", {known} of them known before"
+            ""
+            if not known
+            else ", all of them known failures"
+            if known == len(broken)
+            else f", {known} of them known failures"
         )
         words += "."
     passed = sum(record.outcome is Outcome.PASS for record in records)
@@ -268,8 +272,8 @@ COMPARED = (
     "wrapper, NAME audiograph's adapter."
 )
 KNOWN = (
-    "A known failure is one that the adapter's expectations.toml declares, with a reason, an issue and a last day. It "
-    "is a failure all the same."
+    "A known failure is one that the adapter's expectations.toml declares, with a reason, the nearest public issue and a "
+    "last day. It is a failure all the same."
 )
 
 
