@@ -231,13 +231,7 @@ def headline(report: RunReport) -> str:
         checks = len({record.check for record in broken})
         words += f" {_many(len(broken), 'case')} of {_many(checks, 'check')} {'fails' if len(broken) == 1 else 'fail'}"
         known = sum(bool(record.known) for record in broken)
-        words += (
-            ""
-            if not known
-            else ", all of them known failures"
-            if known == len(broken)
-            else f", {known} of them known failures"
-        )
+        words += f", {'all' if known == len(broken) else known} of them known failures" if known else ""
         words += "."
     passed = sum(record.outcome is Outcome.PASS for record in records)
     words += f" {_many(passed, 'case')} passed."
