@@ -266,8 +266,8 @@ COMPARED = (
     "wrapper, NAME audiograph's adapter."
 )
 KNOWN = (
-    "A known failure is one that the adapter's expectations.toml declares, with a reason, the nearest public issue and a "
-    "last day. It is a failure all the same."
+    "A known failure is one that the adapter's expectations.toml declares, with a reason, the nearest public issue and "
+    "a last day. It is a failure all the same."
 )
 
 
