@@ -102,5 +102,6 @@ class CallPlan:
             fill = None if whole else partial(buffer.fill_, spec.pad)
             fills.append((at, fill, buffer if whole else buffer[tuple(map(slice, shape))]))
         views = adapter.kept(captured.outputs, sizes, captured.bucket).items()
-        kept = [output if view.is_set_to(output := captured.outputs[name]) else view for name, view in views]
+        found = [(view, captured.outputs[name]) for name, view in views]
+        kept = [output if view.is_set_to(output) and view.dtype is output.dtype else view for view, output in found]
         alone = kept[0] if structure.is_leaf() else None  # tree_unflatten takes longer than its clone

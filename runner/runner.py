@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import attrgetter
 from typing import Any
-from weakref import WeakSet
 
 import torch
 
@@ -20,16 +19,16 @@ from runner.errors import AdapterError, ConfigError
 from runner.statistics import Fallback, FallbackReason, GraphStatistics
 
 logger = logging.getLogger(__name__)
-_LOOK = attrgetter("shape", "dtype", "device")  # of an input: what decides how it is served
-_RUNNERS = WeakSet["GraphRunner"]()
+_LOOK = attrgetter("__class__", "shape", "dtype", "device")  # of an input: what decides how it is served
+_forks = 0  # between this process and the first; asking for the process at each call takes longer
 
 
-def _replay_nothing() -> None:
-    for runner in _RUNNERS:
-        runner._known = {}
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
 
 
-os.register_at_fork(after_in_child=_replay_nothing)  # device memory is the parent's
+os.register_at_fork(after_in_child=_count_fork)
 
 
 class GraphRunner:
@@ -70,7 +69,7 @@ class GraphRunner:
         self._names, self._single = [spec.name for spec in adapter.inputs], len(adapter.inputs) == 1
         self._asks, self._takes = adapter.overrides("ineligible"), [not spec.host for spec in adapter.inputs]
         self._rows = adapter.has_rows() or adapter.overrides("rows_of")
-        _RUNNERS.add(self)
+        self._forks = _forks
 
     def warmup(self) -> None:
         """Capture every bucket, once; a bucket's own failure is logged. Raises RuntimeError inside another capture."""
@@ -134,7 +133,7 @@ class GraphRunner:
         self._graphs, self.captured = graphs, tuple(b for b in self._requested.buckets if b in graphs)
         if not self._closed:
             figures = {bucket.label: (captured.seconds, captured.reserved) for bucket, captured in graphs.items()}
-            self.statistics.captures, self.statistics.failed = figures, self.failed
+            self.statistics.captures, self.statistics.failed = figures, dict(self.failed)
 
     def _eager(self, inputs: tuple[Any, ...]) -> Any:
         result = self._adapter.forward(*(inputs if self._single else compress(inputs, self._takes)))
@@ -158,7 +157,7 @@ class GraphRunner:
             found = self._known.get(key)
         except (AttributeError, TypeError):  # not a tensor
             key, found = None, None
-        if not (found and self.enabled) or self._asks or torch._C._is_any_autocast_enabled():
+        if not found or self._asks or not self.enabled or self._forks != _forks or torch._C._is_any_autocast_enabled():
             return self._judge(inputs, key)
         return self._judge(inputs, key) if torch.cuda.is_current_stream_capturing() else found
 
@@ -179,13 +178,15 @@ class GraphRunner:
         return Fallback(FallbackReason.INELIGIBLE, word) if word else decision
 
     def _look_up(self, inputs: tuple[Any, ...], key: Any) -> Fallback | CallPlan:
-        """What shapes, dtypes and devices alone decide, and is kept under `key`: a plan, or why there is none."""
+        """What shapes, dtypes and devices alone decide: a plan, or why there is none. Kept until other graphs serve."""
         sizes = self._adapter.measure(self._named(inputs), self._device)
+        if isinstance(sizes, str):
+            return Fallback(FallbackReason.INELIGIBLE, sizes)
         with self._lock:
-            decision = (
-                Fallback(FallbackReason.INELIGIBLE, sizes) if isinstance(sizes, str) else self._plan(sizes, inputs)
-            )
-            if key and len(self._known) < 4096:  # else sizes that never come again would fill the memory
+            decision = self._plan(sizes, inputs)
+            stays = decision == Fallback(FallbackReason.NO_BUCKET)
+            # Sizes that never come again must not fill the memory, nor those without a bucket take the place of plans.
+            if key and len(self._known) < (2048 if stays else 4096) and (stays or isinstance(decision, CallPlan)):
                 self._known[key] = decision
             return decision
 

@@ -85,7 +85,7 @@ def read_result(path: Path) -> Result:
         if len(timed) != len(own):
             raise ValueError("two benchmarks of one name")
         return Result(path, str(found["datetime"]), host, timed)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ReportError(f"{path}: damaged: {type(error).__name__}: {error}") from error
 
 
@@ -93,6 +93,8 @@ def _timed(row: Mapping[str, Any]) -> Timed:
     extra, stats = row["extra_info"], row["stats"]
     costs = tuple(float(cost) for cost in extra["costs"])
     floors = tuple(float(extra[name]) for name in ("graphed_floor", "by_hand_floor") if name in extra)
+    if len(floors) == 1:
+        raise ValueError(f"{row['fullname']} has one of graphed_floor and by_hand_floor")
     graphed = tuple(float(stats[name]) for name in ("q1", "median", "q3"))
     eager = tuple(float(extra[name]) for name in ("eager_q1", "eager_median", "eager_q3"))
     if not costs or not all(math.isfinite(value) and value > 0 for value in (*costs, *floors, *graphed, *eager)):

@@ -60,8 +60,7 @@ def floors(graphed: float, by_hand: float) -> dict[str, float]:
         (1.0, 1.0, 1.0, 0),
         (1.1, 1.1, 1.0, 1),  # the replay is slower
         (0.8, 1.3, 1.1, 6),  # the host is slower, which eager suffers from most: no regression is ruled out
-        (1.3, 0.9, 0.95, 0),  # the host is faster, and eager gains most
-        (1.3, 1.0, 1.0, 0),  # eager got faster
+        (1.3, 0.9, 0.95, 6),  # most calls are slower, and the fastest are not
         (1.1, 1.1, 1.1, 6),  # and so is everything else, but eager
     ],
 )
@@ -71,6 +70,21 @@ def test_the_fastest_calls_and_the_medians_must_agree(
     base = [benchmark(made=costs(0), **floors(1e-4, 8e-5))]
     head = [benchmark(made=costs(1, slower=slower), **floors(1e-4 * graphed, 8e-5 * by_hand))]
     assert gate(tmp_path, base, head) == exit_code
+
+
+@pytest.mark.parametrize("median", [3e-4, 4e-4])
+def test_eager_that_got_faster_is_no_regression(tmp_path: Path, median: float) -> None:
+    base = [benchmark(made=costs(0), **floors(1e-4, 8e-5))]
+    head = [benchmark(made=costs(1, slower=1.3), **floors(1e-4, 8e-5))]
+    for one in (base[0], head[0]):
+        one["stats"] |= {"q1": 0.9 * median, "median": median, "q3": 1.1 * median}
+    assert gate(tmp_path, base, head) == 0
+
+
+@pytest.mark.parametrize("extra", [{"graphed_floor": 1e-4}, floors(10**400, 1e-4), floors(0.0, 1e-4)])
+def test_damaged_floors_are_refused(tmp_path: Path, extra: dict[str, float]) -> None:
+    head = [benchmark(made=costs(1), **extra)]
+    assert gate(tmp_path, [benchmark(made=costs(0))], head) == 4
 
 
 def test_results_without_the_fastest_by_hand_are_compared_with_eager_alone(tmp_path: Path) -> None:

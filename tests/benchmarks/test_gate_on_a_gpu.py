@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,22 +27,16 @@ PAIRS = [(base, head) for base in range(RUNS) for head in range(base + 4, RUNS)]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     folder = tmp_path_factory.mktemp("runs")
     return [
-        read_result(
-            write_result(
-                folder / f"{index}.json",
-                *(
-                    benchmark(
-                        f"reference/CG801-speed[{case}]",
-                        made[index]["costs"],
-                        graphed_floor=made[index]["graphed_floor"] * 1e-6,
-                        by_hand_floor=made[index]["by_hand_floor"] * 1e-6,
-                    )
-                    for case, made in CASES.items()
-                ),
-            )
-        )
+        read_result(write_result(folder / f"{index}.json", *(row(case, CASES[case][index]) for case in CASES)))
         for index in range(RUNS)
     ]
+
+
+def row(case: str, made: dict[str, Any]) -> dict[str, Any]:
+    floors = {name: made[name] * 1e-6 for name in ("graphed_floor", "by_hand_floor")}
+    found = benchmark(f"reference/CG801-speed[{case}]", made["costs"], **floors)
+    found["stats"] |= dict.fromkeys(("q1", "median", "q3"), made["graphed_median"] * 1e-6)
+    return found
 
 
 def slower(result: Result, factor: float) -> Result:
@@ -51,7 +46,8 @@ def slower(result: Result, factor: float) -> Result:
         assert timed.floors is not None
         graphed, by_hand = timed.floors
         costs = tuple(cost * factor for cost in timed.costs)
-        made[name] = replace(timed, costs=costs, floors=(graphed * factor, by_hand))
+        times = (timed.graphed[0] * factor, timed.graphed[1] * factor, timed.graphed[2] * factor)
+        made[name] = replace(timed, costs=costs, graphed=times, floors=(graphed * factor, by_hand))
     return replace(result, benchmarks=made)
 
 

@@ -186,3 +186,49 @@ def test_an_adapter_whose_sizes_are_missing_is_refused_at_construction(adapter, 
     adapter.sizes = {}
     with pytest.raises(AdapterError, match="n_vq"):
         GraphRunner(adapter, BUCKETS, device=cuda)
+
+
+# What is remembered of a size
+
+
+class Lookalike:
+    """Has what a tensor is known by, and is none."""
+
+    def __init__(self, tensor):
+        self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_only_looks_like_a_tensor_is_ineligible_and_spoils_nothing(runner, adapter, first):
+    adapter.forward = lambda tensor: tensor
+    calls = [codes(1, 8), codes(1, 8)]
+    calls.insert(0 if first else 1, Lookalike(codes(1, 8)))
+    for call in calls:
+        runner(call)
+    assert (only_fallback(runner), runner.statistics.snapshot()["hits"]) == ("ineligible:not_a_tensor", 2)
+
+
+def test_sizes_without_a_bucket_take_the_place_of_no_plan(runner, adapter):
+    adapter.forward = lambda tensor: tensor
+    for frames in range(17, 17 + 2100):
+        runner(codes(1, 1).expand(1, -1, frames))
+    runner(codes(1, 8))
+    plan = runner._decide((codes(1, 8),))
+    assert runner._decide((codes(1, 8),)) is plan
+
+
+def test_a_word_of_the_moment_is_asked_for_again(runner, adapter):
+    measure = adapter.measure
+    adapter.measure = lambda *arguments: "busy"
+    runner(codes(1, 8))
+    adapter.measure = measure
+    runner(codes(1, 8))
+    assert (only_fallback(runner), runner.statistics.snapshot()["hits"]) == ("ineligible:busy", 1)
+
+
+def test_a_part_of_another_dtype_is_given_at_every_size(adapter, cuda):
+    kept = adapter.kept
+    adapter.kept = lambda *arguments: {name: part.view(torch.int32) for name, part in kept(*arguments).items()}
+    runner = warm(adapter, cuda)
+    assert {runner(codes(1, frames)).dtype for frames in (5, 8)} == {torch.int32}
+    assert runner.statistics.snapshot()["hits"] == 2

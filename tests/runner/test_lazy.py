@@ -5,7 +5,7 @@ import threading
 import weakref
 
 import torch
-from codecs_for_tests import codes, in_threads
+from codecs_for_tests import codes, fail_at, in_threads, raise_error
 
 from runner import GraphConfig, GraphRunner
 
@@ -183,3 +183,28 @@ def test_what_is_known_of_a_size_holds_until_other_graphs_serve(adapter, cuda):
     runner(codes(1, 8))
     runner(codes(1, 17))
     assert dict(runner.statistics.fallbacks) == {"no_bucket": 4, "closed": 2}
+
+
+def test_a_size_whose_own_bucket_failed_is_served_by_a_larger_one_from_then_on(adapter, cuda):
+    fail_at(adapter, 1, raise_error(RuntimeError("no")))
+    runner = lazy(adapter, cuda)
+    for _ in range(3):
+        runner(codes(1, 8))
+    assert dict(runner.statistics.fallbacks) == {"capture_failed": 1}
+    assert runner.statistics.snapshot()["hits_per_bucket"] == {"b2-f8": 2}
+
+
+def test_what_failed_is_copied_for_whoever_reads_it_meanwhile(adapter, cuda):
+    fail_at(adapter, 1, raise_error(RuntimeError("no")))
+    runner = lazy(adapter, cuda)
+    runner(codes(1, 8))
+    assert list(map(str, runner.failed)) == ["b1-f8"]
+    assert runner.statistics.failed == runner.failed
+    assert runner.statistics.failed is not runner.failed
+
+
+def test_an_ineligible_call_waits_for_no_capture(adapter, cuda):
+    runner = lazy(adapter, cuda)
+    with runner._lock:  # as during another thread's capture
+        runner(codes(1, 8).int())
+    assert dict(runner.statistics.fallbacks) == {"ineligible:dtype": 1}
