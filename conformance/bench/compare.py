@@ -1,9 +1,9 @@
 """Two results of one machine, benchmark by benchmark: ok, regressed, or undecided.
 
 Two things are compared, and neither may say that a benchmark is as fast as it was. One is graphed ÷ eager, measured in
-turn within each run. The rounds of a run are cut into blocks, and the median of each block is taken, which a disturbance
-of a few rounds does not move. Every block of the head over every block of the base gives one ratio, and their quartiles
-decide::
+turn within each run. The rounds of a run are cut into blocks, and the median of each block is taken, which a
+disturbance of a few rounds does not move. Every block of the head over every block of the base gives one ratio, and
+their quartiles decide::
 
     lower quartile above the limit             regressed
     upper quartile not above the limit         ok
@@ -12,8 +12,8 @@ decide::
 
 The other are the fastest graphed calls of each run, as they are and over the fastest by hand: the same graph with no
 runner around it. A host that is slower in the head moves those, but graphed ÷ eager the other way, since eager is
-mostly the host's; one that is faster moves graphed ÷ eager alone. Where the first is undecided the fastest decide. Where
-the two disagree the answer is undecided, but for graphed ÷ eager that grew while graphed calls did not: eager got
+mostly the host's; one that is faster moves graphed ÷ eager alone. Where the first is undecided the fastest decide.
+Where the two disagree the answer is undecided, but for graphed ÷ eager that grew while graphed calls did not: eager got
 faster.
 
 A change that slows eager and the graph by hand as much is not seen here; `bench-history` keeps the times themselves.
