@@ -23,6 +23,7 @@ from unittest import mock
 import torch
 from torch.utils._pytree import tree_flatten
 
+from conformance.bench.by_hand import capture_by_hand
 from conformance.device import open_device
 from conformance.registry import spec_of
 from runner import PADDED, AxisMode, BucketTable, GraphAdapter, GraphConfig, GraphRunner, InputSpec, OutputSpec
@@ -52,19 +53,9 @@ def paired(calls: Mapping[str, Call], rounds: int, burst: int, *, wait: bool) ->
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def by_hand(adapter: GraphAdapter, inputs: torch.Tensor, forward: Callable[..., Any] | None = None) -> Call:
+def by_hand(adapter: GraphAdapter, inputs: torch.Tensor) -> Call:
     """Copy, replay and clone around one graph, with nothing else: what nobody can be faster than."""
-    run = forward or adapter.forward
-    static = inputs.clone()
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side), torch.no_grad():
-        for _ in range(3):
-            run(static)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), torch.cuda.graph(graph):
-        output = run(static)
+    graph, (static,), output = capture_by_hand(adapter.forward, [inputs])
 
     def call() -> torch.Tensor:
         static.copy_(inputs)

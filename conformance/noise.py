@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from conformance.catalogue import Inconclusive
+from runner.capture import compiled
 
 if TYPE_CHECKING:
     from conformance.subject import Subject
@@ -78,8 +79,7 @@ def _compiled(subject: Subject) -> Subject:
     """The subject with what torch.compile makes of its forward, as eager: the compile tier without its graphs."""
     other = copy.copy(subject)
     other.adapter = copy.copy(subject.adapter)
-    compiled = torch.compile(subject.adapter.forward, dynamic=False)
-    other.adapter.forward = torch._dynamo.config.patch(recompile_limit=256)(compiled)  # type: ignore[method-assign]
+    other.adapter.forward = compiled(subject.adapter.forward)  # type: ignore[method-assign]
     return other
 
 

@@ -39,8 +39,7 @@ def capture(adapter: GraphAdapter, bucket: Bucket, config: GraphConfig, pool: An
     https://github.com/pytorch/pytorch/issues/193402, https://github.com/vllm-project/vllm-omni/pull/6587.
     """
     graph, static, forward = CUDAGraph(), dict[str, torch.Tensor](), adapter.forward
-    if config.compile:  # for each bucket anew, of which there may be more than torch's limit of 8
-        forward = torch._dynamo.config.patch(recompile_limit=256)(torch.compile(forward, dynamic=False))
+    forward = compiled(forward) if config.compile else forward
     errors = "thread_local" if config.lazy else "global"  # eager calls of other threads may need memory meanwhile
     sizes: dict[Any, Any] = {**adapter.fixed_sizes(), **bucket}
     with torch.inference_mode(False):  # an inference tensor could not be loaded outside inference mode
@@ -54,6 +53,11 @@ def capture(adapter: GraphAdapter, bucket: Bucket, config: GraphConfig, pool: An
     with torch.cuda.stream(side), torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode=errors):
         result = forward(*static.values())
     return Captured(bucket, graph, static, *adapter.named_outputs(result, bucket))
+
+
+def compiled(forward: Any) -> Any:
+    """`forward` as the compile tier captures it: for each bucket anew, of which there may be more than torch's 8."""
+    return torch._dynamo.config.patch(recompile_limit=256)(torch.compile(forward, dynamic=False))
 
 
 def root_cause(error: BaseException) -> str:

@@ -6,27 +6,38 @@ machine that is slower in one of the runs moves both alike. Eager is mostly the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch.utils._pytree import tree_leaves
 
 from conformance.subject import Inputs, Subject
 
 
+def capture_by_hand(
+    forward: Callable[..., Any], tensors: Sequence[torch.Tensor]
+) -> tuple[torch.cuda.CUDAGraph, list[torch.Tensor], Any]:
+    """A graph of `forward` on copies of `tensors`; those copies, and the result that a replay writes."""
+    static, graph = [tensor.clone() for tensor in tensors], torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        for _ in range(2):
+            forward(*static)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            result = forward(*static)
+    return graph, static, result
+
+
 class ByHand:
     """`forward` of the subject's adapter, captured for inputs of one size, apart from its runner and wrapper."""
 
     def __init__(self, subject: Subject, inputs: Inputs) -> None:
-        forward, names = subject.adapter.forward, [spec.name for spec in subject.adapter.device_inputs()]
-        self._pairs = [(inputs[name].clone(), inputs[name]) for name in names]
-        self._graph, static = torch.cuda.CUDAGraph(), [tensor for tensor, _ in self._pairs]
-        self.calls = 0
-        with torch.no_grad():
-            for _ in range(2):
-                forward(*static)
-            torch.cuda.synchronize()
-            with torch.cuda.graph(self._graph):
-                result = forward(*static)
+        tensors = [inputs[spec.name] for spec in subject.adapter.device_inputs()]
+        self._graph, static, result = capture_by_hand(subject.adapter.forward, tensors)
+        self._pairs = list(zip(static, tensors, strict=True))
         self._outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        self.calls = 0
 
     def __call__(self) -> list[torch.Tensor]:
         self.calls += 1

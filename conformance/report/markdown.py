@@ -35,7 +35,6 @@ WORDS = Path(__file__).with_name("templates") / "words.html"
 LIMIT = 1024 * 1024  # bytes of a step summary; GitHub shows none of a longer one
 _NOTE_BYTES = 400
 _INDEX = 40  # causes in the table of all
-_WORDS_BYTES = 8192  # more than the words take
 _ALIKE = 20  # further cases of one cause that are told
 _BRIEF = 240  # characters of what each of them found
 
@@ -106,7 +105,7 @@ def _table(report: RunReport) -> Iterator[str]:
 
 def _index(report: RunReport, limit: int) -> Iterator[str]:
     """All causes in one table of at most `limit` bytes, what is worst first, and the words of the report."""
-    found = by_harm(causes(report))
+    found = sorted(causes(report), key=by_harm)
     if len(found) > 1:
         yield from ("| | harm | cause | subject | checks | cases |", "|---|---|---|---|---|---|")
         rows = list(map(_index_row, found))
@@ -115,9 +114,9 @@ def _index(report: RunReport, limit: int) -> Iterator[str]:
         yield from (*rows[:shown], "")
         if shown < len(rows):
             yield from (f"and {len(rows) - shown} more causes", "")
-    if found and limit > _WORDS_BYTES:
-        yield from ("<details><summary>Words used here</summary>", "", WORDS.read_text(encoding="utf-8").rstrip(), "")
-        yield from ("</details>", "")
+    words = WORDS.read_text(encoding="utf-8").rstrip()
+    if found and len(words.encode()) <= limit:
+        yield from ("<details><summary>Words used here</summary>", "", words, "", "</details>", "")
 
 
 def _index_row(cause: Cause) -> str:

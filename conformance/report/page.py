@@ -141,7 +141,6 @@ def _context(report: RunReport) -> dict[str, Any]:
     from conformance.report.trends import histories, latencies
 
     told = list(_causes(report))
-    order = by_harm(view.cause for view in told)
     checks = checks_of(report)
     families: dict[str, list[str]] = {}
     for check in checks:
@@ -159,7 +158,7 @@ def _context(report: RunReport) -> dict[str, Any]:
             if any(view.cause.subject == subject.name for view in told)
         ],
         "index_shown": _INDEX,
-        "index": sorted(told, key=lambda view: order.index(view.cause)),
+        "index": sorted(told, key=lambda view: by_harm(view.cause)),
         "checks": checks,
         "families": families,
         "family_names": FAMILIES,

@@ -189,14 +189,9 @@ def harm_of(cause: Cause) -> Harm:
     return _HARMS.get(code) or _HARMS.get(family_of(code), Harm.TOLD)
 
 
-def by_harm(found: Iterable[Cause]) -> list[Cause]:
-    """New before known, what is worst first, and of that what breaks most cases: the order of a table of all."""
-    order = list(Harm)
-
-    def place(cause: Cause) -> tuple[int, int, int]:
-        return _URGENCY.index(cause.shown.outcome), order.index(harm_of(cause)), -len(cause.records)
-
-    return sorted(found, key=place)
+def by_harm(cause: Cause) -> tuple[int, int, int]:
+    """The place in a table of all: new before known, what is worst first, and of that what breaks most cases."""
+    return _URGENCY.index(cause.shown.outcome), list(Harm).index(harm_of(cause)), -len(cause.records)
 
 
 def causes(report: RunReport) -> list[Cause]:
