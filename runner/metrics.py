@@ -8,20 +8,19 @@ from prometheus_client.registry import Collector
 
 from runner.runner import GraphRunner
 
-_COUNTERS = {  # name: the snapshot's key, the labels that tell its entries apart, and the help
-    "hits": ("hits_per_bucket", ["bucket"], "Calls served by the replay of a bucket's graph."),
-    "fallbacks": ("fallbacks", ["reason"], "Calls that ran eagerly, by reason."),
-    "replay_errors": ("replay_errors", [], "Replays that raised."),
-    "evictions": ("evictions", [], "Graphs of lazy capture that were let go."),
-    "padded_elements": ("padded_elements", [], "Elements that replays computed and nobody asked for."),
-    "computed_elements": ("computed_elements", [], "Elements that replays computed."),
-}
-_GAUGES = {
-    "captured": ("graphs_captured", [], "Graphs that were captured and not let go of since."),
-    "requested": ("graphs_requested", [], "Graphs that were asked for."),
-    "capture_bytes": ("capture_bytes", ["bucket"], "Bytes of reserved memory that a bucket's capture took."),
-    "capture_seconds": ("capture_seconds", ["bucket"], "Seconds that a bucket's capture took."),
-}
+_COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
+_METRICS = (  # kind, name, the snapshot's key, the label that tells its entries apart, and the help
+    (_COUNTER, "hits", "hits_per_bucket", "bucket", "Calls served by the replay of a bucket's graph."),
+    (_COUNTER, "fallbacks", "fallbacks", "reason", "Calls that ran eagerly, by reason."),
+    (_COUNTER, "replay_errors", "replay_errors", None, "Replays that raised."),
+    (_COUNTER, "evictions", "evictions", None, "Graphs of lazy capture that were let go."),
+    (_COUNTER, "padded_elements", "padded_elements", None, "Elements that replays computed and nobody asked for."),
+    (_COUNTER, "computed_elements", "computed_elements", None, "Elements that replays computed."),
+    (_GAUGE, "captured", "graphs_captured", None, "Graphs that were captured and not let go of since."),
+    (_GAUGE, "requested", "graphs_requested", None, "Graphs that were asked for."),
+    (_GAUGE, "capture_bytes", "capture_bytes", "bucket", "Bytes of reserved memory that a bucket's capture took."),
+    (_GAUGE, "capture_seconds", "capture_seconds", "bucket", "Seconds that a bucket's capture took."),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +31,9 @@ class GraphCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         found = {component: runner.statistics.snapshot() for component, runner in self.runners.items()}
-        for family, metrics in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
-            for name, (key, labels, what) in metrics.items():
-                metric = family(f"vllm:inner_cudagraph_{name}", what, labels=["component", *labels])
-                for component, counted in found.items():
-                    for value, number in counted[key].items() if labels else [("", counted[key])]:
-                        metric.add_metric([component, value] if labels else [component], number)
-                yield metric
+        for kind, name, key, label, what in _METRICS:
+            metric = kind(f"vllm:inner_cudagraph_{name}", what, labels=["component", label] if label else ["component"])
+            for component, counted in found.items():
+                for value, number in counted[key].items() if label else [("", counted[key])]:
+                    metric.add_metric([component, value] if label else [component], number)
+            yield metric

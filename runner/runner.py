@@ -20,15 +20,9 @@ from runner.statistics import Fallback, FallbackReason, GraphStatistics
 
 logger = logging.getLogger(__name__)
 _LOOK = attrgetter("__class__", "shape", "dtype", "device")  # of an input: what decides how it is served
-_forks = 0  # between this process and the first; asking for the process at each call takes longer
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-os.register_at_fork(after_in_child=_count_fork)
+_autocasts = torch._C._is_any_autocast_enabled
+_process = [os.getpid()]  # told by each fork: asking at each call takes longer
+os.register_at_fork(after_in_child=lambda: _process.__setitem__(0, os.getpid()))
 
 
 class GraphRunner:
@@ -51,7 +45,7 @@ class GraphRunner:
         self._adapter, self._config, self._pool = adapter, config or GraphConfig(), pool
         if pool is not None and self._config.memory_limit_bytes is not None:
             raise ConfigError("memory_limit_bytes goes with a pool of the runner's own, found one that was given")
-        self._device, self._pid, self._lock = torch.device(device), os.getpid(), threading.Lock()
+        self._device, self._pid, self._lock = torch.device(device), _process[0], threading.Lock()
         decision = decide_enabled(self._device, self._config)
         self.enabled = decision.enabled
         if decision.enabled and decision.why:
@@ -69,11 +63,10 @@ class GraphRunner:
         self._names, self._single = [spec.name for spec in adapter.inputs], len(adapter.inputs) == 1
         self._asks, self._takes = adapter.overrides("ineligible"), [not spec.host for spec in adapter.inputs]
         self._rows = adapter.has_rows() or adapter.overrides("rows_of")
-        self._forks = _forks
 
     def warmup(self) -> None:
         """Capture every bucket, once; a bucket's own failure is logged. Raises RuntimeError inside another capture."""
-        if not self.enabled or os.getpid() != self._pid:
+        if not self.enabled or self._pid != _process[0]:
             return
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError("warmup() was called inside a CUDA graph capture: call it before the capture begins")
@@ -104,14 +97,11 @@ class GraphRunner:
                 reason = FallbackReason.OUTER_CAPTURE if live else FallbackReason.NOT_CAPTURED
                 decision = Fallback(FallbackReason.CLOSED if self._closed else reason)
         self.statistics.record_miss(decision)
-        if torch.is_grad_enabled():  # entering takes 1 µs
-            with torch.no_grad():
-                return self._eager(inputs)
-        return self._eager(inputs)
+        return (torch.no_grad()(self._eager) if torch.is_grad_enabled() else self._eager)(inputs)  # entering takes 1 µs
 
     def close(self) -> None:
         """Let go of graphs, buffers and pool, once the device no longer uses them. Idempotent."""
-        if os.getpid() != self._pid:  # a child can neither free the parent's device memory nor trust its lock
+        if self._pid != _process[0]:  # a child can neither free the parent's device memory nor trust its lock
             return
         with self._lock:
             if self._graphs and not torch.cuda.is_current_stream_capturing():
@@ -157,13 +147,13 @@ class GraphRunner:
             found = self._known.get(key)
         except (AttributeError, TypeError):  # not a tensor
             key, found = None, None
-        if not found or self._asks or not self.enabled or self._forks != _forks or torch._C._is_any_autocast_enabled():
-            return self._judge(inputs, key)
-        return self._judge(inputs, key) if torch.cuda.is_current_stream_capturing() else found
+        if found and self.enabled and self._pid == _process[0] and not (self._asks or _autocasts()):
+            return self._judge(inputs, key) if torch.cuda.is_current_stream_capturing() else found
+        return self._judge(inputs, key)
 
     def _judge(self, inputs: tuple[Any, ...], key: Any) -> Fallback | CallPlan:
         """What holds whatever the sizes are, and then what is known of those."""
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or self._pid != _process[0]:
             return Fallback(FallbackReason.CLOSED if self._closed else FallbackReason.FORKED)
         if not self.enabled:
             return Fallback(FallbackReason.DISABLED)

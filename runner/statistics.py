@@ -63,20 +63,18 @@ class GraphStatistics:
 
     def snapshot(self) -> dict[str, Any]:
         """The counters as JSON-ready values; capture seconds of wall time, bytes of reserved memory."""
+        hits, computed, padded = Counter[str](), 0, 0
         with self._lock:
-            served = [(bucket, elements, calls) for (bucket, elements), [calls] in self._served.items() if calls]
+            for (bucket, elements), [calls] in self._served.items():
+                hits[bucket.label] += calls
+                computed, padded = computed + calls * bucket.work, padded + calls * (bucket.work - elements)
             fallbacks, errors, captures = dict(self.fallbacks), self.replay_errors, self.captures
-        hits = Counter[str]()
-        for bucket, _, calls in served:
-            hits[bucket.label] += calls
-        computed = sum(calls * bucket.work for bucket, _, calls in served)
-        padded = computed - sum(calls * elements for _, elements, calls in served)
         counts = {
             "hits": hits.total(),
             "calls": hits.total() + sum(fallbacks.values()) + errors,
             "fallbacks": fallbacks,
         }
-        counts |= {"hits_per_bucket": dict(hits), "replay_errors": errors, "evictions": self.evictions}
+        counts |= {"hits_per_bucket": dict(+hits), "replay_errors": errors, "evictions": self.evictions}
         counts |= {"computed_elements": computed, "padded_elements": padded, "padded_share": padded / max(computed, 1)}
         counts |= {"graphs_requested": self.graphs_requested, "graphs_captured": len(captures)}
         counts |= {"capture_seconds": {label: seconds for label, (seconds, _) in captures.items()}}
