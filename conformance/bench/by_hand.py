@@ -1,7 +1,6 @@
 """The work of a graphed call with nothing around it: one graph of `forward`, loaded, replayed and cloned.
 
-A graphed call is held against it between two runs: host and device weigh as much in the one as in the other, so that a
-machine that is slower in one of the runs moves both alike. Eager is mostly the host's, a replay mostly the device's.
+A graphed call is held against it between two runs: what it takes more is the runner's or wrapper's own, and the host's.
 """
 
 from __future__ import annotations
@@ -12,7 +11,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from conformance.bench.figures import floor
 from conformance.subject import Inputs, Subject
+
+_QUEUED = 2_000_000  # cycles of the device, about a millisecond: longer than the host takes to launch a graph
 
 
 def capture_by_hand(
@@ -46,6 +48,19 @@ class ByHand:
                 static.copy_(tensor)
             self._graph.replay()
             return [output.clone() for output in self._outputs]
+
+    def device_seconds(self, samples: int = 30) -> float:
+        """What a replay takes the GPU alone: it is queued behind other work, so that its launch is no part of it."""
+        found = []
+        for _ in range(samples):
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda._sleep(_QUEUED)
+            start.record()
+            self._graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            found.append(start.elapsed_time(end) / 1e3)
+        return floor(found)
 
 
 def by_hand(subject: Subject, inputs: Inputs) -> ByHand | None:

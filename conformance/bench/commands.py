@@ -13,7 +13,7 @@ def add_commands(add: Add) -> None:
     gate = add("bench-compare", _compare, "whether HEAD is slower than BASE: two results of --benchmark-json")
     gate.add_argument("base", type=Path, metavar="BASE.json")
     gate.add_argument("head", type=Path, metavar="HEAD.json")
-    gate.add_argument("--fail-above", default="5.5%", metavar="PERCENT", help="slower than this fails (default: 5.5%%)")
+    gate.add_argument("--fail-above", default="7.5%", metavar="PERCENT", help="slower than this fails (default: 7.5%%)")
     gate.add_argument("--allow-new", action="store_true", help="a benchmark that BASE lacks does not fail")
     history = add("bench-history", _history, "append a result to a history of medians, or report what got worse")
     history.add_argument("action", choices=("append", "report"))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+BLOCKS = 12
 
 
 @dataclass(frozen=True)
@@ -29,3 +32,20 @@ def floor(values: Sequence[float]) -> float:
     """The mean of the fastest tenth, of at least three: what the machine gives while nobody disturbs it."""
     fastest = sorted(values)[: max(3, len(values) // 10)]
     return sum(fastest) / len(fastest)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The floors of some rounds that followed one another, in seconds: they had the machine in one state."""
+
+    graphed: float
+    by_hand: float
+    eager: float
+
+
+def blocks_of(graphed: Sequence[float], by_hand: Sequence[float], eager: Sequence[float]) -> list[Block]:
+    """Up to BLOCKS of them, of five rounds at least. None without calls by hand."""
+    many = min(len(graphed), len(by_hand), len(eager))
+    parts = min(BLOCKS, many // 5)
+    edges = [many * index // parts for index in range(parts + 1)] if parts else []
+    return [Block(*(floor(times[start:end]) for times in (graphed, by_hand, eager))) for start, end in pairwise(edges)]

@@ -10,15 +10,16 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from conformance.bench.by_hand import ByHand, by_hand
-from conformance.bench.figures import Quartiles, floor
+from conformance.bench.figures import Quartiles, blocks_of
 from conformance.bench.timer import PlainTimer
+from conformance.device import CUDA
 from conformance.instruments.footprint import allocated
 from conformance.subject import Inputs, Subject
 
@@ -62,6 +63,7 @@ class Measured:
     replays: int  # of the graphed calls
     calls: int  # graphed calls
     grown: int  # bytes of live tensors after the rounds, less those before
+    graph_seconds: float | None = None  # of a replay by hand, on a GPU alone
 
 
 class Rounds:
@@ -143,7 +145,8 @@ def measure(
                 timer.run(rounds.before, rounds.graphed, rounds.after, 3 * many)
         grown = allocated() - before
     replays = seen.replays - (hand.calls if hand else 0)
-    return Measured(rounds.times, seen.captures, replays, WARM + len(rounds.times.graphed), grown)
+    alone = hand.device_seconds() if hand and subject.machine.device == CUDA else None
+    return Measured(rounds.times, seen.captures, replays, WARM + len(rounds.times.graphed), grown, alone)
 
 
 def _one(rounds: Rounds) -> None:
@@ -183,12 +186,21 @@ def operator_calls(call: Callable[[], Any]) -> int:
     return counted.calls
 
 
-def describe_times(times: Times) -> dict[str, Any]:
-    """The figures of the rounds, in seconds; `costs` holds graphed ÷ eager of each round."""
-    eager, graphed, speedup = Quartiles.of(times.eager), Quartiles.of(times.graphed), Quartiles.of(times.speedups)
-    floors = {"graphed_floor": floor(times.graphed), "by_hand_floor": floor(times.hand)} if times.hand else {}
+def rounds_in_short(measured: Measured) -> dict[str, Any]:
+    """What two runs are compared by: `costs` is graphed ÷ eager of each round, the rest are seconds."""
+    times, alone = measured.times, measured.graph_seconds
+    blocks = blocks_of(times.graphed, times.hand, times.eager)
     return {
-        **floors,
+        "costs": [round(cost, 6) for cost in times.costs],
+        **({"blocks": [[round(seconds, 9) for seconds in astuple(block)] for block in blocks]} if blocks else {}),
+        **({"graph_seconds": round(alone, 9)} if alone else {}),
+    }
+
+
+def describe_times(times: Times) -> dict[str, Any]:
+    """The figures of the rounds, in seconds."""
+    eager, graphed, speedup = Quartiles.of(times.eager), Quartiles.of(times.graphed), Quartiles.of(times.speedups)
+    return {
         "eager_median": eager.median,
         "eager_q1": eager.q1,
         "eager_q3": eager.q3,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+from conformance.bench.figures import Block
 from conformance.report.files import ReportError
 from conformance.report.speed import Benchmark
 
@@ -19,7 +20,7 @@ PATHS = {"exact": "replay exact", "padded": "replay padded", "fallback": "fallba
 class Timed:
     """One benchmark. `costs` is graphed ÷ eager of each round; times are in seconds.
 
-    `floors` are the fastest graphed calls and the fastest of the same graph by hand, where it was made.
+    `blocks` are there where the graph was made by hand too; `graph_seconds`, its time on the device, on a GPU alone.
     """
 
     name: str
@@ -34,7 +35,8 @@ class Timed:
     device: str
     gpu: str
     torch: str
-    floors: tuple[float, float] | None = None
+    blocks: tuple[Block, ...] = ()
+    graph_seconds: float | None = None
     capture_bytes: int | None = None
     capture_seconds: float | None = None
 
@@ -81,7 +83,7 @@ def read_result(path: Path) -> Result:
             "Python": str(machine["python_version"]),
         }
         own = [row for row in found["benchmarks"] if "costs" in row["extra_info"]]
-        timed = {row["fullname"]: _timed(row) for row in own}
+        timed = {row["fullname"]: timed_of(row) for row in own}
         if len(timed) != len(own):
             raise ValueError("two benchmarks of one name")
         return Result(path, str(found["datetime"]), host, timed)
@@ -89,15 +91,18 @@ def read_result(path: Path) -> Result:
         raise ReportError(f"{path}: damaged: {type(error).__name__}: {error}") from error
 
 
-def _timed(row: Mapping[str, Any]) -> Timed:
+def timed_of(row: Mapping[str, Any]) -> Timed:
+    """The benchmark of one row. Raises the error of whatever is wrong with it."""
     extra, stats = row["extra_info"], row["stats"]
     costs = tuple(float(cost) for cost in extra["costs"])
-    floors = tuple(float(extra[name]) for name in ("graphed_floor", "by_hand_floor") if name in extra)
-    if len(floors) == 1:
-        raise ValueError(f"{row['fullname']} has one of graphed_floor and by_hand_floor")
+    blocks = tuple(Block(*map(float, block)) for block in extra.get("blocks", ()))
+    alone = [float(extra["graph_seconds"])] if "graph_seconds" in extra else []
+    floors = [seconds for block in blocks for seconds in astuple(block)]
     graphed = tuple(float(stats[name]) for name in ("q1", "median", "q3"))
     eager = tuple(float(extra[name]) for name in ("eager_q1", "eager_median", "eager_q3"))
-    if not costs or not all(math.isfinite(value) and value > 0 for value in (*costs, *floors, *graphed, *eager)):
+    if not costs or not all(
+        math.isfinite(value) and value > 0 for value in (*costs, *floors, *alone, *graphed, *eager)
+    ):
         raise ValueError(f"{row['fullname']} has times that are no positive numbers")
     for name in ("subject", "case", "path", "bucket", "device", "machine", "torch"):
         if not isinstance(extra[name], str):
@@ -115,7 +120,8 @@ def _timed(row: Mapping[str, Any]) -> Timed:
         device=extra["device"],
         gpu=extra["machine"],
         torch=extra["torch"],
-        floors=(floors[0], floors[1]) if len(floors) == 2 else None,
+        blocks=blocks,
+        graph_seconds=alone[0] if alone else None,
         capture_bytes=extra.get("capture_bytes"),
         capture_seconds=extra.get("capture_seconds"),
     )

@@ -12,7 +12,7 @@ import torch
 
 from conformance import cases
 from conformance.bench.figures import Quartiles
-from conformance.bench.measure import Measured, Times, describe_times, measure, operator_calls
+from conformance.bench.measure import Measured, Times, describe_times, measure, operator_calls, rounds_in_short
 from conformance.bench.timer import PlainTimer
 from conformance.cases import Sizes
 from conformance.catalogue import Case, CheckFailed, Evidence, Level, check
@@ -88,7 +88,7 @@ def speed(subject: Subject, sizes: Sizes) -> Evidence:
         "torch": subject.machine.torch_version,
         "kit": kit_version(),
     }
-    subject.timer.tell({**figures, **about, "costs": [round(cost, 6) for cost in measured.times.costs]})
+    subject.timer.tell({**figures, **about, **rounds_in_short(measured)})
     _judge_counts(measured, graphed=bucket is not None)
     if bucket is not None:
         judge_times(subject, measured.times, path)

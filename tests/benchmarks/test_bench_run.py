@@ -57,7 +57,8 @@ def test_a_benchmark_run_counts_what_replays_save_and_ends_with_the_sentence(pyt
         assert (figures["operator_calls_saved"] > 0) == replays
         assert (figures["captures_after_warmup"], figures["bytes_grown"]) == (0, 0)
         assert len(figures["costs"]) >= row["stats"]["rounds"] >= 20
-        assert ("graphed_floor" in figures, "by_hand_floor" in figures) == (replays, replays)
+        assert ("blocks" in figures, "graph_seconds" in figures) == (replays, False)
+        assert all(min(block) > 0 and len(block) == 3 for block in figures.get("blocks", ()))
         assert figures["device"] == "emulated"
         for least, middle, most in (("ratio_q1", "ratio", "ratio_q3"), ("eager_q1", "eager_median", "eager_q3")):
             assert 0 < figures[least] <= figures[middle] <= figures[most]
