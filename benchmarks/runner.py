@@ -271,6 +271,7 @@ def python_alone(rows: list[dict[str, Any]], rounds: int) -> None:
         "is_current_stream_capturing": torch.cuda,
         "synchronize": torch.cuda,
         "_cuda_getCurrentRawStream": torch._C,
+        "_cuda_isCurrentStreamCapturing": torch._C,
     }
     with contextlib.ExitStack() as stack, torch.no_grad():
         for name, owner in stubs.items():

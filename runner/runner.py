@@ -148,7 +148,8 @@ class GraphRunner:
         except (AttributeError, TypeError):  # not a tensor
             key, found = None, None
         if found and self.enabled and self._pid == _process[0] and not (self._asks or _autocasts()):
-            return self._judge(inputs, key) if torch.cuda.is_current_stream_capturing() else found
+            # torch.cuda.is_current_stream_capturing, less a call
+            return self._judge(inputs, key) if torch._C._cuda_isCurrentStreamCapturing() else found
         return self._judge(inputs, key)
 
     def _judge(self, inputs: tuple[Any, ...], key: Any) -> Fallback | CallPlan:

@@ -146,4 +146,5 @@ def attributes(device: EmulatedDevice) -> list[tuple[Any, str, Any]]:
         (torch, "compile", _uncompiled),
         (torch._C, "_host_emptyCache", _nothing()),
         (torch._C, "_cuda_getCurrentRawStream", lambda *_: streams.current_stream().cuda_stream),
+        (torch._C, "_cuda_isCurrentStreamCapturing", streams.is_current_stream_capturing),
     ]

@@ -53,6 +53,18 @@ def test_a_forward_that_waits_for_the_device_is_timed_without_one_and_costs_noth
         subject.adapter.forward(inputs["codes"])
 
 
+@pytest.mark.gpu
+def test_a_gpu_tells_what_its_graph_takes_apart_from_the_call() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    with open_device("cuda") as machine:
+        subject = open_subject(spec_of("reference"), machine, 0, None)
+        measured = measure(subject, subject.draw(SIZES, "one"), None, PlainTimer(0.01), lambda _: False)
+        subject.close()
+    assert measured.graph_seconds is not None
+    assert 0 < measured.graph_seconds < min(measured.times.hand) < min(measured.times.eager)
+
+
 def test_its_replays_are_not_counted_as_the_runners(subject: Any) -> None:
     measured = measure(subject, subject.draw(SIZES, "one"), None, PlainTimer(0.01), lambda _: False)
     assert measured.replays == measured.calls

@@ -77,6 +77,14 @@ def test_an_exception_in_a_capture_leaves_no_capture_open() -> None:
         assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
 
+def test_what_torch_asks_its_own_library_has_the_same_answer() -> None:
+    with emulated_cuda():
+        assert not torch._C._cuda_isCurrentStreamCapturing()
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            assert torch._C._cuda_isCurrentStreamCapturing()
+            assert torch._C._cuda_getCurrentRawStream(0) == torch.cuda.current_stream().cuda_stream
+
+
 def test_names_taken_before_and_during_are_covered_and_given_back(
     modules: tuple[types.ModuleType, types.ModuleType],
 ) -> None:
