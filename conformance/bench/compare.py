@@ -112,7 +112,7 @@ def ratio_of(base: Timed, head: Timed) -> Quartiles:
 
 def expected(base: Block, head: Block, slower: float) -> float:
     """Seconds of a graphed call of the head, were nothing changed; its graph takes the device `slower` seconds more."""
-    by_hand = head.by_hand - slower
+    by_hand = max(head.by_hand - slower, 1e-9)
     own = base.graphed - base.by_hand
     return by_hand + own * head.eager / base.eager if own > 0 else by_hand * base.graphed / base.by_hand
 

@@ -70,6 +70,10 @@ def test_what_is_expected_of_a_call(base: Block, head: Block, slower: float, sec
     assert expected(base, head, slower) == pytest.approx(seconds)
 
 
+def test_times_that_contradict_each_other_are_no_reason_to_say_ok() -> None:
+    assert 0 < expected(Block(60, 80, 400), Block(0, 88, 400), 100) < 1
+
+
 BLOCK = [1e-4, 8e-5, 4e-4]
 
 
