@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,19 +93,18 @@ def read_result(path: Path) -> Result:
 def timed_of(row: Mapping[str, Any]) -> Timed:
     """The benchmark of one row. Raises the error of whatever is wrong with it."""
     extra, stats = row["extra_info"], row["stats"]
-    costs = tuple(float(cost) for cost in extra["costs"])
-    blocks = tuple(Block(*map(float, block)) for block in extra.get("blocks", ()))
-    alone = [float(extra["graph_seconds"])] if "graph_seconds" in extra else []
-    floors = [seconds for block in blocks for seconds in astuple(block)]
-    graphed = tuple(float(stats[name]) for name in ("q1", "median", "q3"))
-    eager = tuple(float(extra[name]) for name in ("eager_q1", "eager_median", "eager_q3"))
-    if not costs or not all(
-        math.isfinite(value) and value > 0 for value in (*costs, *floors, *alone, *graphed, *eager)
-    ):
-        raise ValueError(f"{row['fullname']} has times that are no positive numbers")
+    costs = _times(extra["costs"])
+    if not isinstance(made := extra.get("blocks", []), list):
+        raise TypeError(f"expected a list of blocks, found {str(made)[:60]!r}")
+    blocks = tuple(Block(*_times(block)) for block in made)
+    alone = _times([extra["graph_seconds"]]) if blocks and "graph_seconds" in extra else ()
+    graphed = _times([stats[name] for name in ("q1", "median", "q3")])
+    eager = _times([extra[name] for name in ("eager_q1", "eager_median", "eager_q3")])
     for name in ("subject", "case", "path", "bucket", "device", "machine", "torch"):
         if not isinstance(extra[name], str):
             raise TypeError(f"{name} of {row['fullname']} is {extra[name]!r}")
+    if not isinstance(row["fullname"], str) or not row["fullname"].isprintable():
+        raise ValueError(f"{row['fullname']!r} is no name of a benchmark")
     return Timed(
         name=row["fullname"],
         subject=extra["subject"],
@@ -125,6 +123,16 @@ def timed_of(row: Mapping[str, Any]) -> Timed:
         capture_bytes=extra.get("capture_bytes"),
         capture_seconds=extra.get("capture_seconds"),
     )
+
+
+def _times(values: Any) -> tuple[float, ...]:
+    """Seconds, or ratios of them. Raises TypeError or ValueError for what none could be."""
+    if not isinstance(values, list) or not values:
+        raise TypeError(f"expected a list of times, found {str(values)[:60]!r}")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-12 < value < 1e9:
+            raise ValueError(f"{str(value)[:60]!r} is no time")
+    return tuple(map(float, values))
 
 
 def report_rows(result: Result) -> Iterator[Benchmark]:

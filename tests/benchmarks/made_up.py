@@ -60,7 +60,7 @@ def benchmark(name: str = NAME, made: Made | None = None, *, by_hand: bool = Tru
     made = made or times(0)
     q1, median, q3 = statistics.quantiles(made.graphed, n=4)
     eager = dict(zip(("eager_q1", "eager_median", "eager_q3"), statistics.quantiles(made.eager, n=4), strict=True))
-    blocks = [astuple(block) for block in blocks_of(made.graphed, made.by_hand, made.eager)]
+    blocks = [list(astuple(block)) for block in blocks_of(made.graphed, made.by_hand, made.eager)]
     return {
         "name": name.partition("/")[2],
         "fullname": name,

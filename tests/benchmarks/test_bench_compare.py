@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.bench.compare import DEFAULT_LIMIT, Change, expected, judge_ratio, ratio_of
+from conformance.bench.compare import DEFAULT_LIMIT, Change, expected, graph_growth, judge_ratio, ratio_of
 from conformance.bench.figures import Block, Quartiles
 from conformance.bench.results import Timed, timed_of
 from conformance.cli import main
@@ -81,17 +82,49 @@ BLOCK = [1e-4, 8e-5, 4e-4]
     "extra",
     [
         *({"blocks": made} for made in ([BLOCK[:2]], [[*BLOCK, 1.0]], [[0.0, *BLOCK[1:]]], [[10**400, *BLOCK[1:]]], 3)),
-        *({"graph_seconds": made} for made in (0.0, float("nan"), "much", None)),
+        *(
+            {"blocks": made}
+            for made in ([[1e-320, *BLOCK[1:]]], [[1e308, *BLOCK[1:]]], ["123"], [["1", "2", "3"]], {}, "")
+        ),
+        *({"graph_seconds": made} for made in (0.0, float("nan"), "5e-5", True, None)),
     ],
 )
 def test_damaged_times_by_hand_are_refused(tmp_path: Path, extra: dict[str, Any]) -> None:
     assert gate(tmp_path, [benchmark()], [benchmark(**extra)]) == 4
 
 
-def test_what_was_made_by_hand_in_one_of_the_two_alone_is_compared_with_eager(tmp_path: Path) -> None:
-    base = [benchmark(made=times(0, device=0.0), by_hand=False)]
-    assert gate(tmp_path, base, [benchmark(made=times(1, device=0.0, slower=1.1))]) == 1
-    assert gate(tmp_path, base, [benchmark(made=times(1, device=0.0))]) == 0
+@pytest.mark.parametrize("other", [benchmark(by_hand=False), benchmark(blocks=[]), benchmark(graph_seconds=0.0)])
+def test_what_was_timed_by_hand_in_one_of_the_two_alone_is_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any]
+) -> None:
+    if not other["extra_info"].get("graph_seconds", True):
+        del other["extra_info"]["graph_seconds"]
+    for base, head in ((benchmark(), other), (other, benchmark())):
+        assert gate(tmp_path, [base], [head]) == 1
+        assert f"not comparable: {NAME}: timed by hand in one of the two alone" in capsys.readouterr().out
+
+
+def test_a_comparison_with_eager_alone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = benchmark(made=times(0, device=0.0), by_hand=False)
+    assert gate(tmp_path, [made], [made]) == 0
+    assert "; eager +0.0 %, by replay ÷ eager\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("eager", "exit_code"), [(2.0, 6), (1.2, 0), (0.5, 6)])
+def test_eager_that_changed_by_itself_is_no_pace_of_the_host(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], eager: float, exit_code: int
+) -> None:
+    head = times(1, noise=0.01)
+    changed = replace(head, eager=[eager * seconds for seconds in head.eager])
+    assert gate(tmp_path, [benchmark(made=times(0, noise=0.01))], [benchmark(made=changed)]) == exit_code
+    assert ("was eager itself changed?" in capsys.readouterr().out) == (exit_code == 6)
+
+
+def test_a_graph_varies_between_processes_of_the_same_code() -> None:
+    base, other = timed(times(0)), timed(times(1))
+    assert graph_growth(replace(base, graph_seconds=49.6e-6), replace(other, graph_seconds=53.2e-6)) == 0.0
+    found = graph_growth(replace(base, graph_seconds=49.6e-6), replace(other, graph_seconds=55.0e-6))
+    assert found == pytest.approx(5.4e-6)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +222,12 @@ def test_a_file_that_is_no_result_is_one_line_and_exit_4(
     assert told.count("\n") == 1
 
 
-@pytest.mark.parametrize("costs", [[], [0.0], [-1.0], [float("nan")], ["much"], None])
+@pytest.mark.parametrize("name", ["\ud800", "a\nok  b", None, 3])
+def test_a_name_that_would_break_the_output_is_refused(tmp_path: Path, name: Any) -> None:
+    assert gate(tmp_path, [benchmark()], [{**benchmark(), "fullname": name}]) == 4
+
+
+@pytest.mark.parametrize("costs", [[], [0.0], [-1.0], [float("nan")], ["much"], None, "123", {"1": 2}, [True]])
 def test_times_that_are_no_times_are_refused(tmp_path: Path, costs: Any) -> None:
     found = benchmark()
     found["extra_info"]["costs"] = costs
