@@ -10,7 +10,8 @@ Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.Argumen
 
 
 def add_commands(add: Add) -> None:
-    gate = add("bench-compare", _compare, "whether HEAD is slower than BASE, two results of --benchmark-json: 1 if it is, 6 undecided")
+    told = "whether HEAD is slower than BASE: two results of --benchmark-json; exits 1 where it is, 6 where undecided"
+    gate = add("bench-compare", _compare, told)
     gate.add_argument("base", type=Path, metavar="BASE.json")
     gate.add_argument("head", type=Path, metavar="HEAD.json")
     gate.add_argument("--fail-above", default="7.5%", metavar="PERCENT", help="slower than this fails (default: 7.5%%)")
