@@ -12,7 +12,9 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from conformance.bench.figures import floor
+from conformance.places import told
 from conformance.subject import Inputs, Subject
+from runner.capture import root_cause
 
 _QUEUED = 2_000_000  # cycles of the device, about a millisecond: longer than the host takes to launch a graph
 
@@ -63,12 +65,13 @@ class ByHand:
         return floor(found)
 
 
-def by_hand(subject: Subject, inputs: Inputs) -> ByHand | None:
-    """None for a `forward` that cannot be captured so, as one that reads a value of the device."""
-    made: ByHand | None = None
+def by_hand(subject: Subject, inputs: Inputs) -> tuple[ByHand | None, str]:
+    """None and the error for a `forward` that cannot be captured so, as one that reads a value of the device."""
+    made, refused = None, ""
     try:
         made = ByHand(subject, inputs)
-    except Exception:
+    except Exception as error:
+        refused = told(root_cause(error))
         subject.settle()  # a refused operation leaves the device capturing
     subject.fresh_start()
-    return made
+    return made, refused

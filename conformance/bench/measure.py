@@ -64,6 +64,7 @@ class Measured:
     calls: int  # graphed calls
     grown: int  # bytes of live tensors after the rounds, less those before
     graph_seconds: float | None = None  # of a replay by hand, on a GPU alone
+    refused: str = ""  # why nothing was captured by hand
 
 
 class Rounds:
@@ -129,7 +130,7 @@ def measure(
     The counting of module calls is off meanwhile: it costs eager calls time, and replays none. Calls that are not
     `graphed`, since no bucket holds them, are not compared with a graph by hand.
     """
-    hand = by_hand(subject, full or inputs) if graphed else None
+    hand, refused = by_hand(subject, full or inputs) if graphed else (None, "")
     rounds = Rounds(subject, inputs, full, hand)
     with subject.observe() as seen, subject.without_module_counts(), _no_garbage_collection():
         for _ in range(WARM):
@@ -146,7 +147,7 @@ def measure(
         grown = allocated() - before
     replays = seen.replays - (hand.calls if hand else 0)
     alone = hand.device_seconds() if hand and subject.machine.device == CUDA else None
-    return Measured(rounds.times, seen.captures, replays, WARM + len(rounds.times.graphed), grown, alone)
+    return Measured(rounds.times, seen.captures, replays, WARM + len(rounds.times.graphed), grown, alone, refused)
 
 
 def _one(rounds: Rounds) -> None:
@@ -194,6 +195,7 @@ def rounds_in_short(measured: Measured) -> dict[str, Any]:
         "costs": [round(cost, 6) for cost in times.costs],
         **({"blocks": [[round(seconds, 9) for seconds in astuple(block)] for block in blocks]} if blocks else {}),
         **({"graph_seconds": round(alone, 9)} if alone else {}),
+        **({"by_hand_refused": measured.refused} if measured.refused else {}),
     }
 
 

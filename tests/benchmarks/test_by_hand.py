@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from conformance.bench.by_hand import by_hand
-from conformance.bench.measure import measure
+from conformance.bench.measure import measure, rounds_in_short
 from conformance.bench.timer import PlainTimer
 from conformance.device import open_device
 from conformance.registry import spec_of
@@ -27,8 +27,9 @@ def subject() -> Any:
 
 def test_it_gives_what_forward_gives_for_the_inputs_as_they_are_now(subject: Any) -> None:
     inputs = subject.draw(SIZES, "one")
-    hand = by_hand(subject, inputs)
+    hand, refused = by_hand(subject, inputs)
     assert hand is not None
+    assert not refused
     first = hand()
     assert torch.allclose(first[0], subject.eager_as_served(inputs), atol=1e-6)
     inputs["codes"].copy_(subject.draw(SIZES, "another")["codes"])
@@ -46,7 +47,12 @@ def test_a_forward_that_waits_for_the_device_is_timed_without_one_and_costs_noth
         return forward(codes)
 
     monkeypatch.setattr(subject.adapter, "forward", waits)
-    assert by_hand(subject, inputs) is None
+    hand, refused = by_hand(subject, inputs)
+    assert hand is None
+    assert "synchronize" in refused
+    measured = measure(subject, inputs, None, PlainTimer(0.01), lambda _: False)
+    assert rounds_in_short(measured)["by_hand_refused"] == refused
+    assert "blocks" not in rounds_in_short(measured)
     monkeypatch.undo()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
