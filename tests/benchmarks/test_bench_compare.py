@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conformance.bench.compare import DEFAULT_LIMIT, Change, expected, graph_growth, judge_ratio, ratio_of
+from conformance.bench.compare import DEFAULT_LIMIT, Change, expected, graph_growth, judge_ratio, paces_agree, ratio_of
 from conformance.bench.figures import Block, Quartiles
 from conformance.bench.results import Timed, timed_of
 from conformance.cli import main
@@ -118,6 +118,11 @@ def test_eager_that_changed_by_itself_is_no_pace_of_the_host(
     changed = replace(head, eager=[eager * seconds for seconds in head.eager])
     assert gate(tmp_path, [benchmark(made=times(0, noise=0.01))], [benchmark(made=changed)]) == exit_code
     assert ("was eager itself changed?" in capsys.readouterr().out) == (exit_code == 6)
+
+
+def test_a_long_graph_says_nothing_of_the_hosts_pace() -> None:
+    base = replace(timed(times(0)), blocks=(Block(5.1e-3, 5e-3, 12e-3),), graph_seconds=4.98e-3)
+    assert paces_agree(base, replace(base, graph_seconds=4.99e-3))
 
 
 def test_a_graph_varies_between_processes_of_the_same_code() -> None:
