@@ -1,4 +1,4 @@
-"""How large a report is and how long it takes to write: 20 made-up subjects under every check, a dozen of them failing.
+"""How large a report is and how long it takes to write: 20 made-up subjects under every check, one failing case each.
 
     python -m benchmarks.reports [FOLDER]      or: make benchmark-reports
 

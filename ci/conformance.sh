@@ -34,6 +34,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 [ -n "$adapter" ] || bad "--adapter NAME is missing"
+case "$base" in *.json) [ -f "$base" ] || bad "--base $base: no such file" ;; esac
 
 python=${PYTHON:-python}
 mkdir -p "$reports"

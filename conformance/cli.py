@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
+import io
+import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConformanceError as error:
         print(f"ERROR: {' '.join(str(error).split())}", file=sys.stderr)
         return USAGE_ERROR
+    except KeyboardInterrupt:
+        print("interrupted: no verdict", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -157,7 +163,8 @@ def _run(options: argparse.Namespace) -> int:
     from conformance.unattended import run_unattended
     from conformance.verdict import judge, overall, overall_sentence, sentence
 
-    kit, records = run_unattended(options.adapter, options.graph_device, options.conformance_seed)
+    with _silence():
+        kit, records = run_unattended(options.adapter, options.graph_device, options.conformance_seed)
     verdicts = {}
     told: set[tuple[str, str]] = set()
     for case in kit.cases:
@@ -198,6 +205,21 @@ def _buckets(options: argparse.Namespace) -> int:
     for bucket in planned:
         print("  " + ", ".join(f"{axis} {size}" for axis, size in bucket.items()))
     return 0
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Modules, packages and loggers print nothing meanwhile: what a case has to say is in its record.
+
+    Handlers that are made meanwhile keep the stream that they find, so it is never closed.
+    """
+
+    class Nowhere(io.TextIOBase):
+        def write(self, text: str) -> int:
+            return len(text)
+
+    with contextlib.redirect_stdout(Nowhere()), contextlib.redirect_stderr(Nowhere()):
+        yield
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -241,7 +263,8 @@ def _subjects(given: Sequence[str], options: argparse.Namespace) -> list[Subject
     reports = {word: read_report(Path(word)) for word in given if word.endswith(".json")}
     tokens = list(dict.fromkeys(word for word in given if word not in reports))
     if tokens:
-        kit, records = run_unattended(tokens, options.graph_device, options.conformance_seed)
+        with _silence():
+            kit, records = run_unattended(tokens, options.graph_device, options.conformance_seed)
         for adapter in kit.adapters:
             reports[adapter.token] = kit.report(records.values(), [adapter])
     found: list[SubjectReport] = []
@@ -259,7 +282,8 @@ def _expect(options: argparse.Namespace) -> int:
     from conformance.outcome import Outcome
     from conformance.unattended import run_unattended
 
-    kit, records = run_unattended(options.adapter, options.graph_device, options.conformance_seed)
+    with _silence():
+        kit, records = run_unattended(options.adapter, options.graph_device, options.conformance_seed)
     for adapter in kit.adapters:
         own = [case for case in kit.cases if case.adapter is adapter]
         failures = [(case.check.code, case.case.id) for case in own if records[case.id].outcome is Outcome.FAIL]

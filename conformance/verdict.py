@@ -31,6 +31,13 @@ def judge(outcomes: Iterable[Outcome]) -> Verdict:
     return Verdict.CONFORMANT
 
 
+def judge_run(records: Sequence[CaseRecord], *, stopped: bool) -> Verdict:
+    """The verdict on one adapter in one run: not CONFORMANT where that was `stopped` before the last case."""
+    verdict = judge(record.outcome for record in records)
+    cut = stopped and len(records) < max((record.planned for record in records), default=0)
+    return Verdict.INCONCLUSIVE if cut and verdict is Verdict.CONFORMANT else verdict
+
+
 def overall(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict on several adapters: the worst one, and none at all is inconclusive."""
     seen = frozenset(verdicts)
@@ -60,7 +67,7 @@ def sentence(adapter: str, records: Sequence[CaseRecord], *, seed: int, stopped:
 
     Holds no time and no order, so that a run in one process and a distributed one say the same.
     """
-    verdict = judge(record.outcome for record in records)
+    verdict = judge_run(records, stopped=stopped)
     if not records:
         return f"{adapter}: {verdict.value} — no case was selected; seed {seed}"
     planned = max(record.planned for record in records)

@@ -18,7 +18,7 @@ from typing import Any
 from conformance.outcome import CaseRecord, Outcome
 from conformance.report.files import ReportError, write_whole
 from conformance.report.speed import Benchmark, HistoryPoint
-from conformance.verdict import Verdict, judge, overall, sentence
+from conformance.verdict import Verdict, judge_run, overall, sentence
 from conformance.versions import kit_version
 
 SCHEMA_VERSION = 2
@@ -81,8 +81,9 @@ def make_report(
     subjects = []
     for name in names:
         own = tuple(record for record in kept if record.adapter == name)
-        said = sentence(name, own, seed=seed, stopped=ended != "complete")
-        subjects.append(SubjectReport(name, judge(record.outcome for record in own), said, own, packages.get(name, {})))
+        stopped = ended != "complete"
+        verdict, said = judge_run(own, stopped=stopped), sentence(name, own, seed=seed, stopped=stopped)
+        subjects.append(SubjectReport(name, verdict, said, own, packages.get(name, {})))
     return RunReport(
         tuple(subjects),
         seed=seed,

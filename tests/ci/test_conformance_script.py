@@ -94,6 +94,10 @@ def test_the_exit_code_of_the_run_is_the_scripts(tmp_path: Path, code: int) -> N
     assert run(tmp_path, "--adapter", "mine", exits=(code, 0))[0] == code
 
 
+def test_a_base_that_is_no_file_is_refused_before_the_run(tmp_path: Path) -> None:
+    assert run(tmp_path, "--adapter", "mine", "--base", "none.json") == (4, "")
+
+
 @pytest.mark.parametrize(
     ("exits", "code", "compared"),
     [

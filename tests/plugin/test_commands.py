@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +56,22 @@ def test_run_gives_the_verdict_and_the_exit_code(capsys: pytest.CaptureFixture[s
     text = capsys.readouterr().out
     assert "FAILED TrimsNominally/CG203-padded-bucket[b1-f1-in-b1-f4]" in text
     assert text.splitlines()[-1].startswith("TrimsNominally: NOT CONFORMANT")
+
+
+def test_run_says_its_verdict_and_nothing_of_what_the_checks_provoke() -> None:
+    command = [sys.executable, "-m", "conformance.cli", "run", "--adapter=reference", "--graph-device=emulated"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("reference: CONFORMANT — ")
+    assert (run.stdout.count("\n"), run.stderr) == (1, "")
+
+
+def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("conformance.unattended.run_unattended", interrupted)
+    assert main(["run", "--adapter=reference"]) == 130
+    assert capsys.readouterr().err == "interrupted: no verdict\n"
 
 
 def test_a_new_adapter_passes_once_two_places_are_filled_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

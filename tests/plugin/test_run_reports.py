@@ -120,7 +120,9 @@ def test_ctrl_c_leaves_a_report_of_what_was_run(
     assert process.returncode == 2, said
     assert said.splitlines()[-1] == "audiograph: no verdict — pytest ended with exit code 2"
     document = read(toy_kit)
-    assert document["ended"] == "interrupted"
+    assert (document["ended"], document["verdict"]) == ("interrupted", "INCONCLUSIVE")
+    assert "toy: INCONCLUSIVE in the " in document["subjects"][0]["sentence"]
+    assert "## ✅" not in (toy_kit.path / "r.md").read_text()
     assert [case["case"] for case in document["subjects"][0]["cases"] if case["outcome"] == "PASS"] == ["b1-f8"]
     require_all(toy_kit.path, "ended before its last case: interrupted")
     assert json.loads((toy_kit.path / "r.badge").read_text())["message"].startswith("INCOMPLETE")

@@ -12,7 +12,10 @@ import pytest
 from conformance.outcome import CaseRecord, Outcome
 from conformance.report.badge import badge, write_badge
 from conformance.report.document import RunReport, make_report
+from conformance.report.markdown import markdown
+from conformance.report.page import page
 from conformance.report.summary import State, causes, cell_of, headline
+from conformance.verdict import Verdict
 
 PASS, FAIL, APART, KNOWN = Outcome.PASS, Outcome.FAIL, Outcome.NOT_APPLICABLE, Outcome.XFAIL
 
@@ -119,3 +122,23 @@ def test_the_headline_says_how_much_and_what_is_missing() -> None:
     part = run(record("CG201-x", PASS))
     assert headline(part) == "mine conforms. 1 case passed. Not every case was selected."
     assert "ended before its last case: interrupted" in headline(replace(whole, ended="interrupted"))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "ended", "verdict"),
+    [
+        ([PASS], "complete", Verdict.CONFORMANT),  # a selection of cases, which says so
+        ([PASS], "interrupted", Verdict.INCONCLUSIVE),
+        ([PASS, PASS], "interrupted", Verdict.CONFORMANT),  # after the last case
+        ([FAIL], "interrupted", Verdict.NOT_CONFORMANT),
+        ([], "interrupted", Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_run_that_ended_early_has_not_shown_that_anything_conforms(
+    outcomes: list[Outcome], ended: str, verdict: Verdict
+) -> None:
+    made = run(*(record(f"CG20{number}-x", outcome) for number, outcome in enumerate(outcomes, 1)), ended=ended)
+    assert (made.verdict, made.subjects[0].verdict) == (verdict, verdict)
+    assert f": {verdict.value}" in made.subjects[0].sentence
+    title = page(made).partition("<h1>")[2].partition("</h1>")[0]
+    assert ("## ✅" in markdown(made), "✓" in title) == (verdict is Verdict.CONFORMANT,) * 2
