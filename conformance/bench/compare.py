@@ -26,9 +26,9 @@ import enum
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 
-from conformance.bench.figures import BLOCKS, Block, Quartiles
+from conformance.bench.figures import Block, Quartiles, cut
 from conformance.bench.results import Result, Timed
 from conformance.errors import ConformanceError
 
@@ -153,10 +153,7 @@ def expected(base: Block, head: Block, slower: float) -> float:
 
 
 def _block_medians(values: Sequence[float]) -> list[float]:
-    """The median of each of up to BLOCKS runs of rounds that follow one another."""
-    many = min(BLOCKS, len(values))
-    edges = [len(values) * index // many for index in range(many + 1)]
-    return [statistics.median(values[start:end]) for start, end in pairwise(edges)]
+    return [statistics.median(values[part]) for part in cut(len(values), fewest=1)]
 
 
 def judge_ratio(ratio: Quartiles, limit: float) -> Change:

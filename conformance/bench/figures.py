@@ -43,9 +43,13 @@ class Block:
     eager: float
 
 
+def cut(many: int, fewest: int) -> list[slice]:
+    """Up to BLOCKS parts of `many` rounds that follow one another, of `fewest` at least."""
+    parts = min(BLOCKS, many // fewest)
+    return [slice(*edges) for edges in pairwise(many * index // parts for index in range(parts + 1) if parts)]
+
+
 def blocks_of(graphed: Sequence[float], by_hand: Sequence[float], eager: Sequence[float]) -> list[Block]:
-    """Up to BLOCKS of them, of five rounds at least. None without calls by hand."""
-    many = min(len(graphed), len(by_hand), len(eager))
-    parts = min(BLOCKS, many // 5)
-    edges = [many * index // parts for index in range(parts + 1)] if parts else []
-    return [Block(*(floor(times[start:end]) for times in (graphed, by_hand, eager))) for start, end in pairwise(edges)]
+    """One of each five rounds at least. None without calls by hand."""
+    parts = cut(min(len(graphed), len(by_hand), len(eager)), fewest=5)
+    return [Block(*(floor(times[part]) for times in (graphed, by_hand, eager))) for part in parts]
