@@ -77,6 +77,14 @@ def test_a_short_call_after_a_long_one_sees_no_stale_pad(adapter, cuda):
     assert int(runner(short)[0, 0, 0]) == int(short.sum())
 
 
+@pytest.mark.parametrize("frames", [8, 5, 17])
+def test_no_gradient_is_kept_whoever_serves_the_call(runner, frames):
+    runner._adapter.module.kernel.requires_grad_()
+    assert runner._adapter.forward(codes(1, frames)).requires_grad
+    assert not runner(codes(1, frames)).requires_grad
+    assert torch.is_grad_enabled()
+
+
 def test_results_never_share_memory_with_the_next_replay(runner):
     first = runner(codes(1, 8, seed=1))
     kept = first.clone()
