@@ -38,7 +38,7 @@ class WrapperSpec(AdapterSpec):
 
     def wanted(self, config: GraphConfig, device: torch.device) -> bool:
         """Whether the package makes the wrapper at all under these switches. Override it where it ignores some."""
-        return decide_enabled(device, config).enabled
+        return decide_enabled(device, config)[0]
 
     def make_runner(
         self, adapter: GraphAdapter, device: torch.device, config: GraphConfig | None = None, pool: Any = None

@@ -49,15 +49,12 @@ class OutputSpec:
 
 
 class GraphAdapter:
-    """Subclass it, declare `inputs`, `outputs` and the bucket's `axes` in the order of ids, and write `forward`.
-
-    `sizes`, set in `__init__`, fixes the inputs' other named axes (`n_vq`). Override the rest only where needed.
-    """
+    """Subclass it, declare these, and write `forward`. Override the rest only where needed."""
 
     inputs: ClassVar[tuple[InputSpec, ...]] = ()
     outputs: ClassVar[tuple[OutputSpec, ...]] = ()
-    axes: ClassVar[Mapping[str, AxisMode]] = {}
-    sizes: Sizes = MappingProxyType({})
+    axes: ClassVar[Mapping[str, AxisMode]] = {}  # of a bucket, in the order of its label
+    sizes: Sizes = MappingProxyType({})  # of the inputs' other named axes (`n_vq`); set in `__init__`
 
     def forward(self, *tensors: Tensor) -> Any:
         """Device inputs, in order, to a pytree of tensors in the order of `outputs`; runs eagerly and captured."""
@@ -77,8 +74,8 @@ class GraphAdapter:
 
     def unload(self, outputs: Tensors, inputs: Tensors, actual: Sizes, bucket: Sizes) -> dict[str, Any]:
         """Fresh clones of the caller's part of the static `outputs`, by output name; per-row lengths give a tuple."""
-        kept = self.kept(outputs, actual, bucket)
-        return {s.name: split_rows(s, kept[s.name].clone(), outputs, inputs, actual) for s in self.outputs}
+        kept = {name: view.clone() for name, view in self.kept(outputs, actual, bucket).items()}
+        return {spec.name: split_rows(spec, kept, inputs, actual) for spec in self.outputs}
 
     def kept(self, outputs: Tensors, actual: Sizes, bucket: Sizes) -> dict[str, Tensor]:
         """Views of the caller's part of the static `outputs`: its rows, and the length that the contract keeps."""
@@ -96,10 +93,9 @@ class GraphAdapter:
         if not self.has_rows():
             return result
         outputs, structure = self.named_outputs(result)
-        return tree_unflatten([split_rows(s, outputs[s.name], outputs, inputs) for s in self.outputs], structure)
+        return tree_unflatten([split_rows(spec, outputs, inputs) for spec in self.outputs], structure)
 
     def has_rows(self) -> bool:
-        """Whether an output has per-row lengths."""
         return any(isinstance(spec.length, PerRowLengths) for spec in self.outputs)
 
     def overrides(self, *names: str) -> bool:
@@ -168,15 +164,15 @@ class GraphAdapter:
             require(found and isinstance(found, tuple | Mapping), f"`{field}` must declare {wanted}, found {found!r}")
         names = [spec.name for spec in cls.inputs] + [spec.name for spec in cls.outputs]
         require(len(set(names)) == len(names), f"input and output names must be unique, found {names}")
+        require(all(spec.name.isidentifier() for spec in cls.inputs), f"input names must be identifiers, found {names}")
         for axis, mode in cls.axes.items():
             require(isinstance(mode, AxisMode), f"axes[{axis!r}] must be PADDED or EXACT, found {mode!r}")
-            used, cure = any(axis in spec.axes for spec in cls.inputs if not spec.host), "name it in an InputSpec"
-            require(used, f"axis {axis!r} is declared and no device input has it: remove it, or {cure}")
+            used = any(axis in spec.axes for spec in cls.inputs if not spec.host)
+            require(used, f"axis {axis!r} is declared, no device input has it: remove it, or name it in an InputSpec")
         for spec in cls.outputs:
             at, where, length = cls.length_positions(spec), f"output {spec.name!r} {spec.axes}", spec.length
             if length is None:
-                axis = repr(spec.axes[at[0]]) if at else ""
-                require(not at, f"{where}: undeclared contract: {axis} is a length axis; set `length`")
+                require(not at, f"{where}: undeclared contract: set `length` for {[spec.axes[i] for i in at]}")
                 continue
             right = isinstance(length, LengthContract) and len(at) == 1
             require(right, f"{where}: needs a LengthContract and one length axis, found {length!r}, {len(at)}")
@@ -187,21 +183,18 @@ class GraphAdapter:
                 require(placed, f"{where}: per-row lengths need the row axis first and the length axis last")
 
 
-def split_rows(spec: OutputSpec, output: Tensor, outputs: Tensors, inputs: Tensors, actual: Sizes | None = None) -> Any:
-    """`output` [batch, ..., length] as rows, each a view cut to its own length; `output` itself under other contracts.
-
-    Rows stay whole where their lengths are on the device and its stream is capturing: no value can be read there.
-    """
-    contract = spec.length
+def split_rows(spec: OutputSpec, outputs: Tensors, inputs: Tensors, actual: Sizes | None = None) -> Any:
+    """An output [batch, ..., length] as rows, views each cut to its own length; as it is under other contracts."""
+    contract, output = spec.length, outputs[spec.name]
     if not isinstance(contract, PerRowLengths):
         return output
-    count, captured = output.shape[0], output.shape[-1]
-    given = inputs.get(contract.lengths)
-    lengths = outputs[contract.lengths] if given is None else given
+    given = contract.lengths in inputs
+    lengths = (inputs if given else outputs)[contract.lengths]
     if lengths.is_cuda and torch.cuda.is_current_stream_capturing():
-        return output.unbind()
-    sizes: list[int] = lengths[:count].tolist()
-    most = actual[spec.of] if actual and given is not None else captured
-    if len(sizes) != count or max(sizes, default=0) > most:
-        raise AdapterError(f"{contract.lengths!r} must give each of {count} rows at most {most}, found {sizes}")
-    return tuple([output[row][..., : contract.trimmed(captured, size, captured)] for row, size in enumerate(sizes)])
+        return output.unbind()  # whole: their lengths cannot be read there
+    sizes: list[int] = lengths.tolist()
+    most = actual[spec.of] if actual and given else output.shape[-1]
+    if len(sizes) != len(output) or max(sizes, default=0) > most:
+        raise AdapterError(f"{contract.lengths!r} must give each of {len(output)} rows at most {most}, found {sizes}")
+    kept = [contract.trimmed(output.shape[-1], size, output.shape[-1]) for size in sizes]
+    return tuple([row[..., :length] for row, length in zip(output, kept, strict=True)])

@@ -1,23 +1,21 @@
 """Buckets: the sizes that graphs are captured for, and which of them serves a call."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 from math import prod
+from operator import call, eq, ge
 
 from runner.adapter import EXACT, AxisMode
 from runner.errors import AdapterError
 
 
 class Bucket(dict[str, int]):
-    """One capture size: axis → size, in the adapter's axis order; `b1-f8` is batch 1, frames 8. A key: never change it.
-
-    `work` is the product of its sizes, the elements that a replay computes.
-    """
+    """One capture size: axis → size, in the adapter's axis order; `b1-f8` is batch 1, frames 8. A key: immutable."""
 
     def __init__(self, sizes: Iterable[tuple[str, int]]) -> None:
         super().__init__(sizes)
-        self.key = tuple(self.values())
-        self.label, self.work = "-".join(f"{axis[0]}{size}" for axis, size in self.items()), prod(self.key)
+        self.key, self.label = tuple(self.values()), "-".join(f"{axis[0]}{size}" for axis, size in self.items())
+        self.work = prod(self.key)  # the elements that a replay computes
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(self.key)
@@ -30,7 +28,7 @@ class BucketTable:
     """The buckets of one adapter, cheapest first. Raises AdapterError for a list that could not be captured."""
 
     def __init__(self, buckets: Iterable[Mapping[str, int]], axes: Mapping[str, AxisMode]) -> None:
-        self._exact = tuple([mode is EXACT for mode in axes.values()])
+        self._fits = [eq if mode is EXACT else ge for mode in axes.values()]
         found: list[Bucket] = []
         for position, sizes in enumerate(buckets):
             if not isinstance(sizes, Mapping) or set(sizes) != set(axes):
@@ -47,13 +45,10 @@ class BucketTable:
         self.buckets = tuple(sorted(found, key=lambda bucket: (bucket.work, bucket.key)))
         self._remembered = lru_cache(4096)(self._search)
 
-    def lookup(self, sizes: Mapping[str, int]) -> Bucket | None:
-        """The bucket of least work that holds `sizes`; exact axes must be equal. None where no bucket does."""
-        return self._remembered(tuple([sizes[axis] for axis in self.axes]))
+    def lookup(self, sizes: Mapping[str, int], among: Container[Bucket] | None = None) -> Bucket | None:
+        """The bucket of least work, of those `among` them, that holds `sizes`; exact axes are equal. None if none."""
+        found = self._remembered(tuple([sizes[axis] for axis in self.axes]))
+        return next((bucket for bucket in found if among is None or bucket in among), None)
 
-    def _search(self, wanted: tuple[int, ...]) -> Bucket | None:
-        for bucket in self.buckets:
-            fits = zip(bucket.key, wanted, self._exact, strict=True)
-            if all(has == size if exact else has >= size for has, size, exact in fits):
-                return bucket
-        return None
+    def _search(self, wanted: tuple[int, ...]) -> list[Bucket]:
+        return [bucket for bucket in self.buckets if all(map(call, self._fits, bucket.key, wanted))]

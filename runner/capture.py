@@ -4,7 +4,6 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from torch.utils._pytree import TreeSpec, tree_unflatten
 from runner.adapter import GraphAdapter, Sizes, Tensors
 from runner.buckets import Bucket
 from runner.config import GraphConfig
-from runner.statistics import GraphStatistics
 
 
 @dataclass(eq=False)
@@ -26,8 +24,7 @@ class Captured:
     static: Tensors
     outputs: Tensors
     structure: TreeSpec
-    seconds: float = 0.0  # of its capture
-    reserved: int = 0  # bytes that its capture took from the device
+    cost: tuple[float, int] = (0.0, 0)  # seconds that its capture took, and bytes of the device's memory
     live: bool = True  # until the runner lets it go: a plan made for it serves no call from then on
 
 
@@ -68,17 +65,10 @@ def root_cause(error: BaseException) -> str:
 
 
 class CallPlan:
-    """What `GraphAdapter.load` and `unload` do for calls of one size in one bucket, with their views made once.
+    """What an adapter's `load` and `unload` do for calls of one size in one bucket, with their views made once."""
 
-    `run` loads, replays and unloads; it takes the inputs in the order of their declaration. An adapter that overrides
-    one of the two, or whose rows have lengths of their own, is asked at each call.
-    """
-
-    def __init__(
-        self, adapter: GraphAdapter, captured: Captured, sizes: Sizes, inputs: Sequence[Any], counted: GraphStatistics
-    ) -> None:
-        self.captured, self.sizes = captured, sizes
-        self.served = counted.served(captured.bucket, prod(sizes.values()))
+    def __init__(self, adapter: GraphAdapter, captured: Captured, sizes: Sizes, inputs: Any, served: list[int]) -> None:
+        self.captured, self.sizes, self.served = captured, sizes, served
         graph, structure, fills = captured.graph, captured.structure, list[tuple[int, Any, Any]]()
 
         def run_asking(given: Sequence[Any]) -> Any:
@@ -96,8 +86,8 @@ class CallPlan:
             graph.replay()
             return alone.clone() if alone is not None else tree_unflatten([view.clone() for view in kept], structure)
 
-        self.run = run
-        if adapter.has_rows() or adapter.overrides("load", "unload"):
+        self.run = run  # load, replay and unload; the inputs come in the order of their declaration
+        if adapter.has_rows() or adapter.overrides("load", "unload"):  # what they do may differ from call to call
             self.run = run_asking
             return
         for at, spec in [(at, spec) for at, spec in enumerate(adapter.inputs) if not spec.host]:
@@ -105,7 +95,7 @@ class CallPlan:
             whole = buffer.shape == shape  # a whole tensor takes torch less time than a view of all of it
             fill = None if whole else partial(buffer.fill_, spec.pad)
             fills.append((at, fill, buffer if whole else buffer[tuple(map(slice, shape))]))
-        views = adapter.kept(captured.outputs, sizes, captured.bucket).items()
-        found = [(view, captured.outputs[name]) for name, view in views]
-        kept = [output if view.is_set_to(output) and view.dtype is output.dtype else view for view, output in found]
+        views = adapter.kept(captured.outputs, sizes, captured.bucket)
+        pairs = [(views[name], output) for name, output in captured.outputs.items()]
+        kept = [output if view.is_set_to(output) and view.dtype is output.dtype else view for view, output in pairs]
         alone = kept[0] if structure.is_leaf() else None  # tree_unflatten takes longer than its clone

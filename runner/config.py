@@ -26,30 +26,23 @@ def cudagraph_mode_name(mode: object) -> str | None:
 
 @dataclass(frozen=True)
 class GraphConfig:
-    """Switches of one component's graphs; a wrong one raises ConfigError with field, value and what is allowed.
+    """Switches of one component's graphs; a wrong one raises ConfigError with field, value and what is allowed."""
 
-    `enabled=None` follows `enforce_eager` and `cudagraph_mode`. `cudagraph_capture_sizes` are vLLM's batch sizes:
-    buckets of more rows than the largest are not captured. Buckets that `memory_limit_bytes` of reserved memory do not
-    hold are left to eager, those given last first. `lazy` captures a bucket when it is first called for, at most
-    `max_lazy_graphs`, and lets the least recently used go. `compile` captures the forward that torch.compile makes.
-    """
-
-    enabled: bool | None = None
+    enabled: bool | None = None  # None: as `enforce_eager` and `cudagraph_mode` say
     enforce_eager: bool = False
     cudagraph_mode: object = None
-    cudagraph_capture_sizes: Sequence[int] | None = None
+    cudagraph_capture_sizes: Sequence[int] | None = None  # batch sizes: a bucket of more rows than the largest is eager
     warmup_iterations: int = 2
-    memory_limit_bytes: int | None = None
-    lazy: bool = False
-    max_lazy_graphs: int | None = None
-    compile: bool = False
+    memory_limit_bytes: int | None = None  # reserved: buckets that it does not hold are eager, those given last first
+    lazy: bool = False  # a bucket is captured when it is first called for
+    max_lazy_graphs: int | None = None  # kept under `lazy`; the least recently used goes
+    compile: bool = False  # what is captured is the forward that torch.compile makes
 
     def __post_init__(self) -> None:
         cudagraph_mode_name(self.cudagraph_mode)
         for name in ("enforce_eager", "lazy", "compile", "enabled"):
             if not isinstance(value := getattr(self, name), bool) and (value is not None or name != "enabled"):
-                follow = ", or None to follow vLLM's switches" * (name == "enabled")
-                raise ConfigError(f"{name} must be True or False{follow}, found {value!r}")
+                raise ConfigError(f"{name} must be True or False{' or None' * (name == 'enabled')}, found {value!r}")
         for name in ("memory_limit_bytes", "max_lazy_graphs", "warmup_iterations"):
             value = getattr(self, name)
             optional = name == "memory_limit_bytes" or (name == "max_lazy_graphs" and not self.lazy)
@@ -84,22 +77,14 @@ class GraphConfig:
         return cls(**{**given, **section})
 
 
-@dataclass(frozen=True)
-class EnableDecision:
-    """Whether graphs are used; `why` names the switch that decided, and is empty where none did."""
-
-    enabled: bool
-    why: str = ""
-
-
-def decide_enabled(device: torch.device | str, config: GraphConfig) -> EnableDecision:
-    """Graphs or not. Pure: touches no device. `enabled=True` overrides vLLM's switches, never the device type."""
+def decide_enabled(device: torch.device | str, config: GraphConfig) -> tuple[bool, str]:
+    """Whether graphs are used, and the switch that decided; `enabled=True` overrides vLLM's, never the device type."""
     if torch.device(device).type != "cuda":
-        return EnableDecision(False, f"device is {device}, and CUDA graphs need cuda")
+        return False, f"device is {device}, and CUDA graphs need cuda"
     if config.enabled is False:
-        return EnableDecision(False, "enabled=False")
+        return False, "enabled=False"
     none = cudagraph_mode_name(config.cudagraph_mode) == "NONE"
     against = "enforce_eager=True" if config.enforce_eager else "cudagraph_mode=NONE" if none else ""
     if against and config.enabled:
-        return EnableDecision(True, f"enabled=True overrides {against}")
-    return EnableDecision(not against, against)
+        return True, f"enabled=True overrides {against}"
+    return not against, against

@@ -12,7 +12,7 @@ _COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
 _METRICS = (  # kind, name, the snapshot's key, the label that tells its entries apart, and the help
     (_COUNTER, "hits", "hits_per_bucket", "bucket", "Calls served by the replay of a bucket's graph."),
     (_COUNTER, "fallbacks", "fallbacks", "reason", "Calls that ran eagerly, by reason."),
-    (_COUNTER, "replay_errors", "replay_errors", None, "Replays that raised."),
+    (_COUNTER, "replay_errors", "replay_errors", None, "Calls that raised in a replay or on the way to it."),
     (_COUNTER, "evictions", "evictions", None, "Graphs of lazy capture that were let go."),
     (_COUNTER, "padded_elements", "padded_elements", None, "Elements that replays computed and nobody asked for."),
     (_COUNTER, "computed_elements", "computed_elements", None, "Elements that replays computed."),

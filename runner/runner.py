@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from inspect import Parameter, Signature
 from itertools import compress
 from operator import attrgetter
 from typing import Any
@@ -15,7 +16,7 @@ from runner.adapter import GraphAdapter, Sizes
 from runner.buckets import Bucket, BucketTable
 from runner.capture import CallPlan, Captured, capture, root_cause
 from runner.config import MOST_ROWS, GraphConfig, decide_enabled
-from runner.errors import AdapterError, ConfigError
+from runner.errors import ConfigError
 from runner.statistics import Fallback, FallbackReason, GraphStatistics
 
 logger = logging.getLogger(__name__)
@@ -29,9 +30,8 @@ class GraphRunner:
     """Serves an adapter's `forward` from CUDA graphs where it can, and eagerly, with a counted reason, where not.
 
     1. Construct: declaration, buckets and configuration are validated; nothing is allocated.
-    2. `warmup()`: every bucket is run and captured, largest first, into one pool. A bucket that fails is left out
-       alone, its error in `failed`. All calls are eager until the last capture has ended. With `lazy` a bucket is
-       captured by the first call that needs it, outside of any other capture.
+    2. `warmup()`: every bucket is run and captured, largest first, into one pool, or with `lazy` by the first call that
+       needs it. One that fails is left out alone, its error in `failed`. Until the last capture ends, calls are eager.
     3. Call: load into static buffers, replay, unload into fresh clones; or run `forward` on the caller's tensors.
     4. `close()`: graphs, buffers and pool are let go; later calls are eager.
 
@@ -46,22 +46,21 @@ class GraphRunner:
         if pool is not None and self._config.memory_limit_bytes is not None:
             raise ConfigError("memory_limit_bytes goes with a pool of the runner's own, found one that was given")
         self._device, self._pid, self._lock = torch.device(device), _process[0], threading.Lock()
-        decision = decide_enabled(self._device, self._config)
-        self.enabled = decision.enabled
-        if decision.enabled and decision.why:
-            logger.warning("CUDA graphs of %s: %s", type(adapter).__qualname__, decision.why)
+        self.enabled, why = decide_enabled(self._device, self._config)
+        if self.enabled and why:
+            logger.warning("CUDA graphs of %s: %s", type(adapter).__qualname__, why)
         self.statistics = GraphStatistics()
         self._requested = BucketTable(buckets, adapter.axes)
         most_rows = max(self._config.cudagraph_capture_sizes or [MOST_ROWS])
         self._wanted = [bucket for bucket in self._requested.given if bucket.get("batch", 1) <= most_rows]
-        self._available: BucketTable | None = None  # those with a graph; under `lazy` all that have not failed
         self._graphs: dict[Bucket, Captured] = {}  # under `lazy` the least recently used comes first
         self.captured: tuple[Bucket, ...] = ()  # what replays, cheapest first
         self.failed: dict[Bucket, str] = {}  # whose capture failed, with its error's text
         self._warm = self._closed = False
         self._known: dict[Any, Fallback | CallPlan] = {}  # by shapes, dtypes and devices; empty unless calls may replay
         self._names, self._single = [spec.name for spec in adapter.inputs], len(adapter.inputs) == 1
-        self._asks, self._takes = adapter.overrides("ineligible"), [not spec.host for spec in adapter.inputs]
+        self._takes = Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self._names])
+        self._asks, self._on_device = adapter.overrides("ineligible"), [not spec.host for spec in adapter.inputs]
         self._rows = adapter.has_rows() or adapter.overrides("rows_of")
 
     def warmup(self) -> None:
@@ -89,16 +88,20 @@ class GraphRunner:
         if torch.is_grad_enabled():
             with torch.no_grad():  # entering takes 1 µs, and decorating a call with it 5
                 return GraphRunner.__call__(self, *args, **kwargs)
-        inputs = self._bind(args, kwargs) if kwargs or len(args) != len(self._names) else args
-        decision = self._decide(inputs)
-        if not isinstance(decision, Fallback):
-            with self._lock:
-                live = decision.captured.live  # or let go since it was decided
-                same = torch._C._cuda_getCurrentRawStream(self._index) == self._stream_number  # no Stream is made
-                if live and (same or self._follow_stream()):
-                    return self._replay(decision, inputs)
-                reason = FallbackReason.OUTER_CAPTURE if live else FallbackReason.NOT_CAPTURED
-                decision = Fallback(FallbackReason.CLOSED if self._closed else reason)
+        inputs = self._takes.bind(*args, **kwargs).args if kwargs or len(args) != len(self._names) else args
+        try:
+            decision = self._decide(inputs)
+            if not isinstance(decision, Fallback):
+                with self._lock:
+                    live = decision.captured.live  # or let go since it was decided
+                    same = torch._C._cuda_getCurrentRawStream(self._index) == self._stream_number  # no Stream is made
+                    if live and (same or self._follow_stream()):
+                        return self._replay(decision, inputs)
+                    reason = FallbackReason.OUTER_CAPTURE if live else FallbackReason.NOT_CAPTURED
+                    decision = Fallback(FallbackReason.CLOSED if self._closed else reason)
+        except Exception:
+            self.statistics.record_miss(None)
+            raise
         self.statistics.record_miss(decision)
         return self._eager(inputs)
 
@@ -118,27 +121,15 @@ class GraphRunner:
         """Serve from these graphs from now on, and let go of the others."""
         for bucket, captured in self._graphs.items():
             captured.live = graphs.get(bucket) is captured
-        known = [(key, plan) for key, plan in self._known.items() if isinstance(plan, CallPlan) and plan.captured.live]
-        self._known = dict(known)
-        lazy = self._config.lazy and not self._closed
-        available = [bucket for bucket in self._wanted if bucket in graphs or (lazy and bucket not in self.failed)]
-        self._available = BucketTable(available, self._adapter.axes) if available else None
+        self._known = {k: plan for k, plan in self._known.items() if isinstance(plan, CallPlan) and plan.captured.live}
         self._graphs, self.captured = graphs, tuple(b for b in self._requested.buckets if b in graphs)
         if not self._closed:
-            figures = {bucket.label: (captured.seconds, captured.reserved) for bucket, captured in graphs.items()}
-            self.statistics.captures, self.statistics.failed = figures, dict(self.failed)
+            self.statistics.captures = {bucket.label: captured.cost for bucket, captured in graphs.items()}
+            self.statistics.failed = dict(self.failed)
 
     def _eager(self, inputs: tuple[Any, ...]) -> Any:
-        result = self._adapter.forward(*(inputs if self._single else compress(inputs, self._takes)))
+        result = self._adapter.forward(*(inputs if self._single else compress(inputs, self._on_device)))
         return self._adapter.rows_of(result, self._named(inputs)) if self._rows else result
-
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The inputs in the order of their declaration."""
-        found = {**self._named(args), **kwargs}
-        if len(args) + len(kwargs) != len(self._names) or found.keys() != set(self._names):
-            takes, given = type(self._adapter).__qualname__, f"{len(args)} by position and {sorted(kwargs)} by name"
-            raise AdapterError(f"{takes} takes the inputs {self._names}, each once; found {given}")
-        return tuple([found[name] for name in self._names])
 
     def _named(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(self._names, inputs, strict=False))
@@ -151,8 +142,7 @@ class GraphRunner:
         except (AttributeError, TypeError):  # not a tensor
             key, found = None, None
         if found and self.enabled and self._pid == _process[0] and not (self._asks or _autocasts()):
-            # torch.cuda.is_current_stream_capturing, less a call
-            return self._judge(inputs, key) if torch._C._cuda_isCurrentStreamCapturing() else found
+            return self._judge(inputs, key) if torch._C._cuda_isCurrentStreamCapturing() else found  # a call less
         return self._judge(inputs, key)
 
     def _judge(self, inputs: tuple[Any, ...], key: Any) -> Fallback | CallPlan:
@@ -161,10 +151,8 @@ class GraphRunner:
             return Fallback(FallbackReason.CLOSED if self._closed else FallbackReason.FORKED)
         if not self.enabled:
             return Fallback(FallbackReason.DISABLED)
-        if torch.cuda.is_current_stream_capturing():
-            return Fallback(FallbackReason.OUTER_CAPTURE)
-        if not self._warm:
-            return Fallback(FallbackReason.NOT_CAPTURED)
+        if (inside := torch.cuda.is_current_stream_capturing()) or not self._warm:
+            return Fallback(FallbackReason.OUTER_CAPTURE if inside else FallbackReason.NOT_CAPTURED)
         if torch.is_autocast_enabled("cuda"):  # captured without: a replay would compute in another precision
             return Fallback(FallbackReason.INELIGIBLE, "autocast")
         decision = self._known.get(key) or self._look_up(inputs, key)
@@ -185,20 +173,18 @@ class GraphRunner:
             return decision
 
     def _plan(self, sizes: Sizes, inputs: tuple[Any, ...]) -> Fallback | CallPlan:
-        bucket = self._available.lookup(sizes) if self._available else None
+        if self._closed:
+            return Fallback(FallbackReason.CLOSED)
+        lazy = [bucket for bucket in self._wanted if self._config.lazy and bucket not in self.failed]
+        bucket = self._requested.lookup(sizes, lazy or self._graphs)
         if bucket and bucket not in self._graphs:
             self._capture_lazily(bucket)
         if bucket not in self._graphs:
             asked = bucket or self._requested.lookup(sizes)
             limited = self._config.memory_limit_bytes is not None and asked in self._wanted
             reason = FallbackReason.MEMORY_LIMIT if limited else FallbackReason.NO_BUCKET
-            reason = FallbackReason.CAPTURE_FAILED if asked in self.failed else reason
-            return Fallback(FallbackReason.CLOSED if self._closed else reason)
-        try:
-            return CallPlan(self._adapter, self._graphs[bucket], sizes, inputs, self.statistics)
-        except Exception:
-            self.statistics.record_miss(None)
-            raise
+            return Fallback(FallbackReason.CAPTURE_FAILED if asked in self.failed else reason)
+        return CallPlan(self._adapter, self._graphs[bucket], sizes, inputs, self.statistics.served(bucket, sizes))
 
     def _capture_lazily(self, bucket: Bucket) -> None:
         """Capture what was called for, and let go of what was not for longest. A failure is not tried again."""
@@ -211,12 +197,10 @@ class GraphRunner:
         self._publish({**graphs, **self._capture_each([bucket])})
 
     def _capture_all(self, buckets: Sequence[Bucket]) -> dict[Bucket, Captured]:
-        """All, or what the memory limit holds. Buckets given first are preferred: each is tried beside those that fit.
-
-        What buckets take of one pool is no sum of what each takes alone. Raises ConfigError where not even one fits.
-        """
+        """All, or what the memory limit holds, those given first preferred. ConfigError where not even one fits."""
         if (limit := self._config.memory_limit_bytes) is None:
             return self._capture_each(buckets)
+        # Each is tried beside those that fit: what buckets take of one pool is no sum of what each takes alone.
         kept, took, graphs = list[Bucket](), dict[Bucket, int](), dict[Bucket, Captured]()
         for bucket in (*buckets, None):  # None: those that fit, once more
             graphs.clear()
@@ -239,9 +223,8 @@ class GraphRunner:
             for bucket in sorted(buckets, key=self._requested.buckets.index, reverse=True):
                 reserved, started = torch.cuda.memory_reserved(), time.perf_counter()
                 try:
-                    made = capture(self._adapter, bucket, self._config, self._pool, self._side)
-                    made.seconds, made.reserved = time.perf_counter() - started, torch.cuda.memory_reserved() - reserved
-                    graphs[bucket] = made
+                    made = graphs[bucket] = capture(self._adapter, bucket, self._config, self._pool, self._side)
+                    made.cost = time.perf_counter() - started, torch.cuda.memory_reserved() - reserved
                 except Exception as error:
                     logger.warning("capture of bucket %s failed; its calls run eagerly", bucket, exc_info=True)
                     self.failed[bucket] = root_cause(error)
@@ -265,10 +248,6 @@ class GraphRunner:
         """One call's turn on the static memory."""
         if self._config.lazy:
             self._graphs[plan.captured.bucket] = self._graphs.pop(plan.captured.bucket)
-        try:
-            result = plan.run(inputs)
-        except Exception:
-            self.statistics.record_miss(None)
-            raise
+        result = plan.run(inputs)
         plan.served[0] += 1
         return result

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 from typing import Any
 
 from runner.buckets import Bucket
@@ -36,10 +37,7 @@ class Fallback:
 
 
 class GraphStatistics:
-    """Counters of one runner, safe to use from any thread; buckets are keyed by label, `b1-f8`.
-
-    Elements are products of axis sizes: a `b1-f5` call in bucket `b1-f8` computes 8, of which 3 are padded.
-    """
+    """Counters of one runner, safe to use from any thread; buckets are keyed by label, `b1-f8`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,17 +47,16 @@ class GraphStatistics:
         self.captures: Mapping[str, tuple[float, int]] = {}  # seconds and bytes by label
         self.failed: Mapping[Bucket, str] = {}
 
-    def served(self, bucket: Bucket, elements: int) -> list[int]:
-        """How many replays of `bucket` served so many elements: one number, which the runner adds to under its lock."""
+    def served(self, bucket: Bucket, sizes: Mapping[str, int]) -> list[int]:
+        """How many replays of `bucket` served as many elements: one number, which the runner adds to under its lock."""
         with self._lock:
-            return self._served.setdefault((bucket, elements), [0])
+            return self._served.setdefault((bucket, prod(sizes.values())), [0])
 
     def record_miss(self, fallback: Fallback | None) -> None:
-        """An eager call and its reason; None for a replay that raised."""
+        """An eager call and its reason; None for one that raised in a replay, or on the way to it."""
         with self._lock:
+            self.fallbacks.update([str(fallback)] if fallback else [])
             self.replay_errors += fallback is None
-            if fallback is not None:
-                self.fallbacks[str(fallback)] += 1
 
     def snapshot(self) -> dict[str, Any]:
         """The counters as JSON-ready values; capture seconds of wall time, bytes of reserved memory."""
@@ -67,16 +64,13 @@ class GraphStatistics:
         with self._lock:
             for (bucket, elements), [calls] in self._served.items():
                 hits[bucket.label] += calls
-                computed, padded = computed + calls * bucket.work, padded + calls * (bucket.work - elements)
-            fallbacks, errors, captures = dict(self.fallbacks), self.replay_errors, self.captures
-        counts = {
-            "hits": hits.total(),
-            "calls": hits.total() + sum(fallbacks.values()) + errors,
-            "fallbacks": fallbacks,
-        }
-        counts |= {"hits_per_bucket": dict(+hits), "replay_errors": errors, "evictions": self.evictions}
+                computed += calls * bucket.work  # products of sizes: a call of 5 frames in b1-f8 computes 8,
+                padded += calls * (bucket.work - elements)  # of which 3 are padded
+            missed, errors, made = +self.fallbacks, self.replay_errors, self.captures
+        counts: dict[str, Any] = {"calls": hits.total() + missed.total() + errors, "hits": hits.total()}
+        counts |= {"hits_per_bucket": dict(+hits), "fallbacks": dict(missed), "replay_errors": errors}
         counts |= {"computed_elements": computed, "padded_elements": padded, "padded_share": padded / max(computed, 1)}
-        counts |= {"graphs_requested": self.graphs_requested, "graphs_captured": len(captures)}
-        counts |= {"capture_seconds": {label: seconds for label, (seconds, _) in captures.items()}}
-        counts |= {"capture_bytes": {label: taken for label, (_, taken) in captures.items()}}
+        counts |= {"graphs_requested": self.graphs_requested, "graphs_captured": len(made), "evictions": self.evictions}
+        counts |= {"capture_seconds": {label: seconds for label, (seconds, _) in made.items()}}
+        counts |= {"capture_bytes": {label: taken for label, (_, taken) in made.items()}}
         return counts | {"capture_failures": {bucket.label: text for bucket, text in self.failed.items()}}

@@ -49,7 +49,7 @@ class _CapturesForEach(GraphRunner):
         if self._warm and not self._graphs and not self._closed and not torch.cuda.is_current_stream_capturing():
             time.sleep(0.005)  # where the race is
             sizes: Any = self._adapter.measure(self._named(inputs), self._device)
-            if not isinstance(sizes, str) and self._available and (bucket := self._available.lookup(sizes)):
+            if not isinstance(sizes, str) and (bucket := self._requested.lookup(sizes)):
                 with self._lock:
                     self._capture_lazily(bucket)
         return super()._decide(inputs)

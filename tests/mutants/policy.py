@@ -81,15 +81,15 @@ class TakesHostTensors(ReferenceAdapter):
 
 
 class _DearestFirst(BucketTable):
-    def lookup(self, sizes: Any) -> Any:
-        return next((b for b in self.buckets[::-1] if all(b[axis] >= sizes[axis] for axis in sizes)), None)
+    def lookup(self, sizes: Any, among: Any = None) -> Any:
+        serving = (bucket for bucket in self.buckets[::-1] if among is None or bucket in among)
+        return next((bucket for bucket in serving if all(bucket[axis] >= sizes[axis] for axis in sizes)), None)
 
 
 class _TakesTheLargest(GraphRunner):
     def warmup(self) -> None:
         super().warmup()
-        if self._available:
-            self._available = _DearestFirst(self._available.buckets, self._adapter.axes)
+        self._requested = _DearestFirst(self._requested.buckets, self._adapter.axes)
 
 
 class _DeclaresTooFewBuckets(ReferenceSpec):
@@ -107,7 +107,7 @@ class _FallsBackToTheModule(GraphRunner):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         adapter: Any = self._adapter
-        decision = self._decide(inputs := self._bind(args, kwargs))
+        decision = self._decide(inputs := self._takes.bind(*args, **kwargs).args)
         if not isinstance(decision, Fallback):
             return super().__call__(*args, **kwargs)
         self.statistics.record_miss(decision)

@@ -144,7 +144,7 @@ class _PadsFurther(GraphRunner):
         decision = super()._decide(inputs)
         if isinstance(decision, CallPlan) and decision.sizes == {"batch": 1, "frames": HOP - 1}:
             larger = next(captured for bucket, captured in self._graphs.items() if str(bucket) == f"b4-f{HOP}")
-            return CallPlan(self._adapter, larger, decision.sizes, inputs, self.statistics)
+            return CallPlan(self._adapter, larger, decision.sizes, inputs, decision.served)
         return decision
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import torch
@@ -29,21 +30,24 @@ class _ByTwos(list[int]):
 
 
 class _Twice(GraphStatistics):
-    def served(self, bucket: Bucket, elements: int) -> list[int]:
+    def served(self, bucket: Bucket, sizes: Mapping[str, int]) -> list[int]:
+        elements = prod(sizes.values())
         made = list if elements == bucket.work else _ByTwos
         return self._served.setdefault((bucket, elements), made([0]))
 
 
 class _WrongBucket(GraphStatistics):
-    def served(self, bucket: Bucket, elements: int) -> list[int]:
+    def served(self, bucket: Bucket, sizes: Mapping[str, int]) -> list[int]:
         if str(bucket) == "b1-f8":
-            return super().served(Bucket({"batch": 1, "frames": 4}.items()), min(elements, 4))
-        return super().served(bucket, elements)
+            return super().served(
+                Bucket({"batch": 1, "frames": 4}.items()), {**sizes, "frames": min(sizes["frames"], 4)}
+            )
+        return super().served(bucket, sizes)
 
 
 class _NoPadding(GraphStatistics):
-    def served(self, bucket: Bucket, elements: int) -> list[int]:
-        return super().served(bucket, bucket.work)
+    def served(self, bucket: Bucket, sizes: Mapping[str, int]) -> list[int]:
+        return super().served(bucket, bucket)
 
 
 class _OneReason(GraphStatistics):

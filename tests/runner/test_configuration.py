@@ -18,7 +18,7 @@ SIZES = "must list ints from 1 to 4096"
     [
         ({"cudagraph_mode": "FUL"}, "cudagraph_mode", "must be one of NONE, PIECEWISE, FULL, ", "'FUL'"),
         ({"cudagraph_mode": 7}, "cudagraph_mode", "must be one of NONE, PIECEWISE, FULL, ", "7"),
-        ({"enabled": "yes"}, "enabled", "must be True or False, or None to follow vLLM's switches", "'yes'"),
+        ({"enabled": "yes"}, "enabled", "must be True or False or None", "'yes'"),
         ({"enforce_eager": None}, "enforce_eager", "must be True or False", "None"),
         ({"lazy": 1}, "lazy", "must be True or False", "1"),
         ({"compile": "inductor"}, "compile", "must be True or False", "'inductor'"),
@@ -84,16 +84,16 @@ def test_vllms_own_compilation_config_is_read_in_every_mode():
         compilation = vllm.CompilationConfig(cudagraph_mode=mode, cudagraph_capture_sizes=[1, 2, 8])
         config = GraphConfig.from_vllm_config(Section(compilation), "code2wav")
         assert config.cudagraph_capture_sizes == (1, 2, 8)
-        decision = decide_enabled("cuda", config)
-        assert (decision.enabled, cudagraph_mode_name(config.cudagraph_mode)) == (mode.name != "NONE", mode.name)
+        enabled, _ = decide_enabled("cuda", config)
+        assert (enabled, cudagraph_mode_name(config.cudagraph_mode)) == (mode.name != "NONE", mode.name)
 
 
 @pytest.mark.vllm
 def test_a_default_compilation_config_leaves_graphs_on_and_enforce_eager_turns_them_off():
     compilation = pytest.importorskip("vllm.config.compilation").CompilationConfig()
-    assert decide_enabled("cuda", GraphConfig.from_vllm_config(Section(compilation), "codec")).enabled
+    assert decide_enabled("cuda", GraphConfig.from_vllm_config(Section(compilation), "codec")) == (True, "")
     eager = GraphConfig.from_vllm_config(Section(compilation, enforce_eager=True), "codec")
-    assert decide_enabled("cuda", eager).why == "enforce_eager=True"
+    assert decide_enabled("cuda", eager) == (False, "enforce_eager=True")
 
 
 @pytest.mark.vllm
@@ -102,4 +102,4 @@ def test_a_components_section_wins_over_vllms_fields():
     additional = {"audiograph": {"codec": {"enabled": True, "lazy": True, "max_lazy_graphs": 4}}}
     config = GraphConfig.from_vllm_config(Section(compilation, additional=additional), "codec")
     assert (config.lazy, config.max_lazy_graphs) == (True, 4)
-    assert decide_enabled("cuda", config).why == "enabled=True overrides cudagraph_mode=NONE"
+    assert decide_enabled("cuda", config) == (True, "enabled=True overrides cudagraph_mode=NONE")

@@ -187,6 +187,18 @@ def test_an_error_in_a_replay_propagates_and_is_counted(runner, adapter, step):
     assert (snapshot["calls"], snapshot["replay_errors"], snapshot["hits"], snapshot["fallbacks"]) == (1, 1, 0, {})
 
 
+def test_an_error_on_the_way_to_a_replay_propagates_and_is_counted(adapter, cuda):
+    def broken(**_):
+        raise ValueError("broken")
+
+    adapter.ineligible = broken
+    runner = warm(adapter, cuda)
+    with pytest.raises(ValueError, match="broken"):
+        runner(codes(1, 8))
+    snapshot = runner.statistics.snapshot()
+    assert (snapshot["calls"], snapshot["replay_errors"], snapshot["hits"], snapshot["fallbacks"]) == (1, 1, 0, {})
+
+
 def test_an_adapter_whose_sizes_are_missing_is_refused_at_construction(adapter, cuda):
     adapter.sizes = {}
     with pytest.raises(AdapterError, match="n_vq"):

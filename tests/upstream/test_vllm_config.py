@@ -45,16 +45,16 @@ def test_enforce_eager_turns_graphs_off_and_a_components_section_turns_them_on(v
     section = {"audiograph": {"code2wav": {"enabled": True, "lazy": True, "max_lazy_graphs": 2}}}
     made = vllm_config(enforce_eager=True, additional_config=section)
     other = GraphConfig.from_vllm_config(made, "dit")
-    assert (other.enforce_eager, decide_enabled("cuda", other).enabled) == (True, False)
+    assert decide_enabled("cuda", other) == (False, "enforce_eager=True")
     config = GraphConfig.from_vllm_config(made, "code2wav")
     assert (config.lazy, config.max_lazy_graphs) == (True, 2)
-    assert decide_enabled("cuda", config).why == "enabled=True overrides enforce_eager=True"
+    assert decide_enabled("cuda", config) == (True, "enabled=True overrides enforce_eager=True")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_vllm_turns_graphs_off_itself(vllm_config: Any) -> None:
     config = GraphConfig.from_vllm_config(vllm_config(mode="FULL"), "code2wav")
-    assert decide_enabled("cuda", config).why == "cudagraph_mode=NONE"
+    assert decide_enabled("cuda", config) == (False, "cudagraph_mode=NONE")
 
 
 @pytest.mark.gpu
@@ -66,6 +66,7 @@ def test_on_a_gpu_mode_and_capture_sizes_are_those_that_vllm_settled_on(vllm_con
     settled, config = made.compilation_config, GraphConfig.from_vllm_config(made, "code2wav")
     assert config.cudagraph_mode is settled.cudagraph_mode
     assert list(config.cudagraph_capture_sizes or []) == list(settled.cudagraph_capture_sizes or [])
-    assert decide_enabled("cuda", config).enabled == (settled.cudagraph_mode.name != "NONE")
+    none = settled.cudagraph_mode.name == "NONE"
+    assert decide_enabled("cuda", config) == (not none, "cudagraph_mode=NONE" if none else "")
     if mode is not None:
-        assert (settled.cudagraph_mode.name == "NONE") == (mode == "NONE")
+        assert none == (mode == "NONE")
