@@ -30,6 +30,9 @@ INSTALL := $(BIN)/uv pip install --python $(BIN)/python -e '.[vllm,dev]'
 conformance: setup
 	$(BIN)/pytest --adapter=$(ADAPTER) $(ARGS)
 
+# A run imports some 5000 modules, in each worker: where bytecode is never written, all are compiled anew each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tiny modules gain nothing by threads, and workers that each take every core get into each other's way.
 test adapters: export OMP_NUM_THREADS ?= 1
 

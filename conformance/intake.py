@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
 
 from conformance.errors import ConformanceError
 from conformance.gpus import take_own_gpu
@@ -25,6 +24,8 @@ def kit_for(config: pytest.Config) -> KitSession:
     try:
         _refuse_foreign_runner()
         if hasattr(config, "workerinput") and config.getoption("conformance_device") != "emulated":
+            import torch  # no earlier: what is wrong with a run is told in a fraction of the time that torch takes
+
             take_own_gpu(os.environ.get("PYTEST_XDIST_WORKER"), os.environ, torch.cuda.device_count())
         _refuse_seed(config.getoption("conformance_seed"))
         adapters = load_adapters(config.getoption("conformance_adapters"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 from plugin_toys import RunToy, WriteSpec, last_line, log_of
@@ -26,6 +27,16 @@ def test_all_pass_is_conformant_and_said_in_the_very_last_line(spec: WriteSpec, 
     result = run_toy(f"--adapter={spec()}")
     assert last_line(result) == ALL_PASS
     assert result.ret == 0
+
+
+def test_nothing_before_the_device_and_the_subject_waits_for_torch(spec: WriteSpec, run_toy: RunToy) -> None:
+    token = spec()
+    (Path(token).parent / "asks.py").write_text(
+        "import sys\ndef pytest_unconfigure(): print('torch imported:', 'torch' in sys.modules)"
+    )
+    result = run_toy("-p", "asks", f"--adapter={token}")
+    assert "torch imported: False" in result.outlines
+    assert ALL_PASS in result.outlines
 
 
 def test_a_distributed_run_ends_with_the_same_line(spec: WriteSpec, run_toy: RunToy) -> None:
