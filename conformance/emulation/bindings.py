@@ -27,7 +27,7 @@ def python_binding(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     """
     kinds = (name, *map(_kind, args), *((keyword, _kind(value)) for keyword, value in kwargs.items()))
     if kinds not in _found:
-        known = name.startswith("aten::") and next(tensors_in(args), None) is not None
+        known = name.startswith("aten::") and bool(tensors_in(args))
         _found[kinds] = _search(name.removeprefix("aten::"), args, kwargs) if known else None
     return _found[kinds]
 

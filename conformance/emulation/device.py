@@ -40,6 +40,8 @@ class Traits:
     indexed: bool
     may_mix: bool
     uninitialised: bool
+    op: Any
+    """Held, since traits are kept by its address."""
 
     @classmethod
     def of(cls, op: Any) -> Traits:
@@ -59,6 +61,7 @@ class Traits:
             indexed=name in refusals.INDEXED,
             may_mix=name in refusals.MAY_MIX_DEVICES,
             uninitialised=name in refusals.UNINITIALISED,
+            op=op,
         )
 
 
@@ -71,16 +74,16 @@ class EmulatedDevice(TorchDispatchMode):
         self.pinned = StorageMarks()
         self.random = DeviceRandom()
         self.ended = False
-        self._traits: dict[Any, Traits] = {}
+        self._traits: dict[int, Traits] = {}  # by the operator's address: its own hash is a call of Python
 
     def dispatch(self, op: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        traits = self._traits.get(op)
+        traits = self._traits.get(id(op))
         if traits is None:
-            traits = self._traits[op] = Traits.of(op)
+            traits = self._traits[id(op)] = Traits.of(op)
         call_kwargs = dict(kwargs) if kwargs else {}
-        tensors = [*tensors_in(args), *tensors_in(call_kwargs.values())] if call_kwargs else list(tensors_in(args))
-        on_device = [tensor in self.marks for tensor in tensors]
-        pin = bool(call_kwargs.pop("pin_memory", False))
+        tensors = tensors_in(args) + tensors_in(call_kwargs.values()) if call_kwargs else tensors_in(args)
+        on_device = self.marks.which(tensors)
+        pin = bool(call_kwargs.pop("pin_memory", False)) if call_kwargs else False
         to_device = self._where(traits, call_kwargs, tensors, on_device)
 
         capture = capture_here()
@@ -94,7 +97,7 @@ class EmulatedDevice(TorchDispatchMode):
         if traits.uninitialised and to_device:
             run = _poisoned(op)
 
-        if not (to_device or any(on_device)):
+        if not (to_device or True in on_device):
             result = run(*args, **call_kwargs)
         else:
             try:
@@ -118,19 +121,20 @@ class EmulatedDevice(TorchDispatchMode):
         self, traits: Traits, kwargs: dict[str, Any], tensors: list[torch.Tensor], on_device: list[bool]
     ) -> bool:
         """Whether the result lives on the device. Rewrites a `device` keyword to where the memory really is."""
-        if any(on_device) and not all(on_device) and not traits.may_mix:
+        some = True in on_device
+        if some and False in on_device and not traits.may_mix:
             for tensor, here in zip(tensors, on_device, strict=True):
                 if not here and tensor.dim() > 0 and tensor.device.type != "meta":
                     raise RuntimeError(
                         "Expected all tensors to be on the same device, but found at least two devices, "
                         f"cuda:0 and cpu! ({traits.name} at {user_call_site()})"
                     )
-        if traits.indexed and any(on_device) and not on_device[0]:
+        if traits.indexed and some and not on_device[0]:
             raise RuntimeError(
                 "indices should be either on cpu or on the same device as the indexed tensor (cpu) "
                 f"({traits.name} at {user_call_site()})"
             )
-        device = kwargs.get("device")
+        device = kwargs.get("device") if kwargs else None
         if device is not None:
             if device.type != "cuda":
                 # C++ (type_as, rms_norm in bfloat16) asks for another tensor's options, whose device is the host's for
@@ -142,7 +146,7 @@ class EmulatedDevice(TorchDispatchMode):
             return True
         if traits.transfers and tensors:
             return on_device[0]
-        return any(on_device)
+        return some
 
     def _captured(
         self,

@@ -8,6 +8,7 @@ mark is swept, so a key never means two storages.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -32,8 +33,18 @@ class StorageMarks:
         except (NotImplementedError, RuntimeError):  # sparse and functorch tensors have no storage of their own
             return False
 
+    def which(self, tensors: Sequence[torch.Tensor]) -> list[bool]:
+        """Of each tensor, whether it is in the set: what every call on the device asks, in the fewest steps."""
+        refs = self._refs
+        try:
+            return [tensor.untyped_storage()._cdata in refs for tensor in tensors]
+        except (NotImplementedError, RuntimeError):
+            return [tensor in self for tensor in tensors]
+
     def add(self, tensor: torch.Tensor) -> None:
-        self.add_storage(tensor.untyped_storage())
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._refs:  # a view has the mark of what it is a view of
+            self.add_storage(storage)
 
     def add_storage(self, storage: torch.UntypedStorage) -> None:
         if storage._cdata in self._refs:

@@ -7,7 +7,7 @@ not recorded, since a view is only another way to address a cell. `program` runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,15 +17,15 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from conformance.emulation.callsite import CallSite
 
 
-def tensors_in(values: Any) -> Iterator[torch.Tensor]:
+def tensors_in(values: Any) -> list[torch.Tensor]:
     """Tensors among an aten call's arguments or results: at the top, or in a list or tuple."""
+    found = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value
+            found.append(value)
         elif isinstance(value, (list, tuple)):
-            for item in value:
-                if isinstance(item, torch.Tensor):
-                    yield item
+            found += [item for item in value if isinstance(item, torch.Tensor)]
+    return found
 
 
 def results_in(result: Any) -> Sequence[torch.Tensor]:
