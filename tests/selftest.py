@@ -44,6 +44,11 @@ def main() -> int:
     chosen = [mutant for mutant in MUTANTS if not options.names or mutant.name in options.names]
     correct = [spec for spec in CORRECT if not options.names or spec.name in options.names]
     with open_device(options.device) as machine:
+        if machine.device == "cuda":
+            bytes_differ = [spec for spec in (*(mutant.spec for mutant in chosen), *correct) if spec().limited]
+            chosen = [mutant for mutant in chosen if mutant.spec not in bytes_differ]
+            correct = [spec for spec in correct if spec not in bytes_differ]
+            print(f"left out, their limits being bytes of emulated CUDA: {[spec.name for spec in bytes_differ]}")
         for mutant in chosen:
             started = time.perf_counter()
             found = findings(mutant.spec, machine, options.seed, (OWN_PROCESS | SPEED) - mutant.codes)
