@@ -104,9 +104,11 @@ class Subject:
         """How much eager alone varies, measured once."""
         if self._noise is None:
             kept = self._now()  # a comparison in the middle of a stream may be the first that asks
-            self._noise = measure_noise(self)
-            for tensor, before in kept:
-                tensor.copy_(before)
+            try:
+                self._noise = measure_noise(self)
+            finally:
+                for tensor, before in kept:
+                    tensor.copy_(before)
         return self._noise
 
     @cached_property
@@ -323,9 +325,8 @@ def open_subject(spec: AdapterSpec, machine: Machine, seed: int, checkpoint: Pat
         _ = subject.module_calls_of_eager
         subject.warmup()
         refuse_other_limit(subject)
-        if (
-            machine.device == "cuda"
-        ):  # measured before a case leaves anything behind; eager that fails is a case's to tell
+        if machine.device == "cuda" and subject.state:
+            # Before a case leaves something behind that eager varies by. Eager that fails is a case's to tell.
             with contextlib.suppress(Exception):
                 _ = subject.noise
     except BaseException:

@@ -119,10 +119,8 @@ class GraphAdapter:
             tensor = inputs[spec.name]
             if not isinstance(tensor, Tensor):
                 return "not_a_tensor"
-            if tensor.ndim != len(spec.axes):
-                return "rank"
-            if tensor.dtype is not spec.dtype:
-                return "dtype"
+            if tensor.ndim != len(spec.axes) or tensor.dtype is not spec.dtype:
+                return "rank" if tensor.ndim != len(spec.axes) else "dtype"
             if (tensor.device.type != "cpu") if spec.host else (tensor.device != device):
                 return "device"
             for axis, size in zip(spec.axes, tensor.shape, strict=True):
@@ -164,7 +162,6 @@ class GraphAdapter:
             require(found and isinstance(found, tuple | Mapping), f"`{field}` must declare {wanted}, found {found!r}")
         names = [spec.name for spec in cls.inputs] + [spec.name for spec in cls.outputs]
         require(len(set(names)) == len(names), f"input and output names must be unique, found {names}")
-        require(all(spec.name.isidentifier() for spec in cls.inputs), f"input names must be identifiers, found {names}")
         for axis, mode in cls.axes.items():
             require(isinstance(mode, AxisMode), f"axes[{axis!r}] must be PADDED or EXACT, found {mode!r}")
             used = any(axis in spec.axes for spec in cls.inputs if not spec.host)
@@ -192,7 +189,7 @@ def split_rows(spec: OutputSpec, outputs: Tensors, inputs: Tensors, actual: Size
     lengths = (inputs if given else outputs)[contract.lengths]
     if lengths.is_cuda and torch.cuda.is_current_stream_capturing():
         return output.unbind()  # whole: their lengths cannot be read there
-    sizes: list[int] = lengths.tolist()
+    sizes: list[int] = lengths[: len(output)].tolist()
     most = actual[spec.of] if actual and given else output.shape[-1]
     if len(sizes) != len(output) or max(sizes, default=0) > most:
         raise AdapterError(f"{contract.lengths!r} must give each of {len(output)} rows at most {most}, found {sizes}")

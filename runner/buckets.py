@@ -10,7 +10,7 @@ from runner.errors import AdapterError
 
 
 class Bucket(dict[str, int]):
-    """One capture size: axis → size, in the adapter's axis order; `b1-f8` is batch 1, frames 8. A key: immutable."""
+    """One capture size: axis → size, in the adapter's axis order; `b1-f8` is batch 1, frames 8. Never change a key."""
 
     def __init__(self, sizes: Iterable[tuple[str, int]]) -> None:
         super().__init__(sizes)

@@ -78,7 +78,7 @@ class GraphConfig:
 
 
 def decide_enabled(device: torch.device | str, config: GraphConfig) -> tuple[bool, str]:
-    """Whether graphs are used, and the switch that decided; `enabled=True` overrides vLLM's, never the device type."""
+    """Whether graphs are used, and the switch that decided or ""; `enabled=True` overrides vLLM's, not the device."""
     if torch.device(device).type != "cuda":
         return False, f"device is {device}, and CUDA graphs need cuda"
     if config.enabled is False:

@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from inspect import Parameter, Signature
 from itertools import compress
 from operator import attrgetter
 from typing import Any
@@ -16,7 +15,7 @@ from runner.adapter import GraphAdapter, Sizes
 from runner.buckets import Bucket, BucketTable
 from runner.capture import CallPlan, Captured, capture, root_cause
 from runner.config import MOST_ROWS, GraphConfig, decide_enabled
-from runner.errors import ConfigError
+from runner.errors import AdapterError, ConfigError
 from runner.statistics import Fallback, FallbackReason, GraphStatistics
 
 logger = logging.getLogger(__name__)
@@ -31,7 +30,7 @@ class GraphRunner:
 
     1. Construct: declaration, buckets and configuration are validated; nothing is allocated.
     2. `warmup()`: every bucket is run and captured, largest first, into one pool, or with `lazy` by the first call that
-       needs it. One that fails is left out alone, its error in `failed`. Until the last capture ends, calls are eager.
+       needs it, never inside a capture. One that fails is left out, told in `failed`. Until it ends, calls are eager.
     3. Call: load into static buffers, replay, unload into fresh clones; or run `forward` on the caller's tensors.
     4. `close()`: graphs, buffers and pool are let go; later calls are eager.
 
@@ -59,7 +58,6 @@ class GraphRunner:
         self._warm = self._closed = False
         self._known: dict[Any, Fallback | CallPlan] = {}  # by shapes, dtypes and devices; empty unless calls may replay
         self._names, self._single = [spec.name for spec in adapter.inputs], len(adapter.inputs) == 1
-        self._takes = Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self._names])
         self._asks, self._on_device = adapter.overrides("ineligible"), [not spec.host for spec in adapter.inputs]
         self._rows = adapter.has_rows() or adapter.overrides("rows_of")
 
@@ -88,7 +86,7 @@ class GraphRunner:
         if torch.is_grad_enabled():
             with torch.no_grad():  # entering takes 1 µs, and decorating a call with it 5
                 return GraphRunner.__call__(self, *args, **kwargs)
-        inputs = self._takes.bind(*args, **kwargs).args if kwargs or len(args) != len(self._names) else args
+        inputs = self._bind(args, kwargs) if kwargs or len(args) != len(self._names) else args
         try:
             decision = self._decide(inputs)
             if not isinstance(decision, Fallback):
@@ -130,6 +128,13 @@ class GraphRunner:
     def _eager(self, inputs: tuple[Any, ...]) -> Any:
         result = self._adapter.forward(*(inputs if self._single else compress(inputs, self._on_device)))
         return self._adapter.rows_of(result, self._named(inputs)) if self._rows else result
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        found = {**self._named(args), **kwargs}
+        if len(args) + len(kwargs) != len(self._names) or found.keys() != set(self._names):
+            takes, given = type(self._adapter).__qualname__, f"{len(args)} by position and {sorted(kwargs)} by name"
+            raise AdapterError(f"{takes} takes the inputs {self._names}, each once; found {given}")
+        return tuple([found[name] for name in self._names])
 
     def _named(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(self._names, inputs, strict=False))

@@ -41,14 +41,14 @@ class GraphStatistics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._served: dict[tuple[Bucket, int], list[int]] = {}
+        self._served: dict[tuple[Bucket, int], list[int]] = {}  # by elements, the product of a call's sizes
         self.fallbacks = Counter[str]()
         self.replay_errors = self.graphs_requested = self.evictions = 0
         self.captures: Mapping[str, tuple[float, int]] = {}  # seconds and bytes by label
         self.failed: Mapping[Bucket, str] = {}
 
     def served(self, bucket: Bucket, sizes: Mapping[str, int]) -> list[int]:
-        """How many replays of `bucket` served as many elements: one number, which the runner adds to under its lock."""
+        """Replays of `bucket` that served as much as `sizes`: one number, which the runner adds to under its lock."""
         with self._lock:
             return self._served.setdefault((bucket, prod(sizes.values())), [0])
 
@@ -64,8 +64,7 @@ class GraphStatistics:
         with self._lock:
             for (bucket, elements), [calls] in self._served.items():
                 hits[bucket.label] += calls
-                computed += calls * bucket.work  # products of sizes: a call of 5 frames in b1-f8 computes 8,
-                padded += calls * (bucket.work - elements)  # of which 3 are padded
+                computed, padded = computed + calls * bucket.work, padded + calls * (bucket.work - elements)
             missed, errors, made = +self.fallbacks, self.replay_errors, self.captures
         counts: dict[str, Any] = {"calls": hits.total() + missed.total() + errors, "hits": hits.total()}
         counts |= {"hits_per_bucket": dict(+hits), "fallbacks": dict(missed), "replay_errors": errors}

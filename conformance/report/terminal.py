@@ -11,7 +11,7 @@ import pytest
 
 from conformance.outcome import CaseRecord, Outcome
 from conformance.session import KitSession
-from conformance.verdict import Verdict, judge_run, only_known, overall, overall_sentence, sentence
+from conformance.verdict import Verdict, judge_excusing, judge_run, overall, overall_sentence, sentence
 
 _WIDTH = 108
 _LABEL = "  {:<10}"
@@ -97,23 +97,27 @@ def close_run(reporter: Any, kit: KitSession, records: Sequence[CaseRecord], exi
         _write(reporter, f"audiograph: no verdict — pytest ended with exit code {int(exitstatus)}", None)
         return exitstatus
     verdicts: dict[str, Verdict] = {}
+    excusing: list[Verdict] = []
     for adapter in kit.adapters:
         name = adapter.spec.name
         own = [record for record in records if record.adapter == name]
         verdicts[name] = judge_run(own, stopped=stopped)
+        excusing.append(judge_excusing(own, stopped=stopped))
         for note in snapshot_notes(own):
             _write(reporter, f"{name}: {note}", None)
         _write(reporter, sentence(name, own, seed=kit.options.seed, stopped=stopped), verdicts[name])
     run = overall(verdicts.values())
-    excused = kit.options.allow_known and run is Verdict.NOT_CONFORMANT
-    broken = [name for name, verdict in verdicts.items() if verdict is Verdict.NOT_CONFORMANT]
-    excused = excused and all(only_known(r.outcome for r in records if r.adapter == name) for name in broken)
     if len(verdicts) > 1:
         _write(reporter, overall_sentence(verdicts), run)
-    if excused and exitstatus != pytest.ExitCode.TESTS_FAILED:
-        _write(reporter, "exit 0: every failure is a known one, and --conformance-allow-known was given", run)
-        return 0
-    return exitstatus if exitstatus == pytest.ExitCode.TESTS_FAILED else run.exit_code
+    if exitstatus == pytest.ExitCode.TESTS_FAILED:
+        return exitstatus
+    left = overall(excusing)
+    if kit.options.allow_known and run is Verdict.NOT_CONFORMANT and left is not Verdict.NOT_CONFORMANT:
+        beside = "" if left is Verdict.CONFORMANT else "; beside them the run is INCONCLUSIVE"
+        told = f"every failure is a known one, and --conformance-allow-known was given{beside}"
+        _write(reporter, f"exit {left.exit_code}: {told}", run)
+        return left.exit_code
+    return run.exit_code
 
 
 def tell_unwritten(reporter: Any, lines: Sequence[str]) -> None:

@@ -10,6 +10,13 @@ import torch
 from conformance.emulation.marks import StorageMarks
 
 
+def test_a_tensor_without_storage_has_no_mark_and_hides_no_others() -> None:
+    marks, marked, sparse = StorageMarks(), torch.ones(2), torch.eye(2).to_sparse()
+    marks.add(marked)
+    assert marks.which([marked, marked[1:], torch.ones(2)]) == [True, True, False]
+    assert marks.which([sparse, marked]) == [False, True]
+
+
 def test_no_mark_is_lost_and_nothing_raises_while_threads_add_and_another_counts() -> None:
     marks = StorageMarks()
     kept: list[list[torch.Tensor]] = [[], []]

@@ -107,7 +107,7 @@ class _FallsBackToTheModule(GraphRunner):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         adapter: Any = self._adapter
-        decision = self._decide(inputs := self._takes.bind(*args, **kwargs).args)
+        decision = self._decide(inputs := self._bind(args, kwargs))
         if not isinstance(decision, Fallback):
             return super().__call__(*args, **kwargs)
         self.statistics.record_miss(decision)

@@ -12,6 +12,14 @@ from plugin_toys import RunToy, WriteSpec, last_line, log_of
 
 ALL_PASS = "toy: CONFORMANT — 3 passed, 0 failed; emulated CUDA, torch 2.13.0, seed 0"
 
+KNOWN = """[[known]]
+code = "CG201"
+case = "b1-f80"
+reason = "a click at each chunk's end"
+issue = "https://github.com/vllm-project/vllm-omni/issues/4466"
+expires = 2999-01-01
+"""
+
 
 def test_a_case_has_the_public_id_and_no_path(spec: WriteSpec, run_toy: RunToy) -> None:
     result = run_toy(f"--adapter={spec()}", "--collect-only", "-q")
@@ -37,6 +45,28 @@ def test_nothing_before_the_device_and_the_subject_waits_for_torch(spec: WriteSp
     result = run_toy("-p", "asks", f"--adapter={token}")
     assert "torch imported: False" in result.outlines
     assert ALL_PASS in result.outlines
+
+
+@pytest.mark.parametrize(("open_too", "code"), [("", 0), (', 8: "open"', 6)])
+def test_known_failures_that_are_allowed_excuse_nothing_that_is_left_open(
+    spec: WriteSpec, run_toy: RunToy, open_too: str, code: int
+) -> None:
+    token = spec(body=f'behave = {{80: "fail"{open_too}}}')
+    (Path(token).parent / "expectations.toml").write_text(KNOWN)
+    result = run_toy(f"--adapter={token}", "--conformance-allow-known")
+    assert f"exit {code}: every failure is a known one" in last_line(result)
+    assert result.ret == code
+
+
+def test_an_adapter_left_open_beside_one_with_known_failures_is_not_excused(spec: WriteSpec, run_toy: RunToy) -> None:
+    known = spec("known", body='behave = {80: "fail"}')
+    (Path(known).parent / "expectations.toml").write_text(KNOWN)
+    (Path(known).parent / "apart").mkdir()
+    spec("unsure", body='behave = {8: "open"}', file="apart/unsure.py")
+    result = run_toy(f"--adapter={known}", "--adapter=./apart/unsure.py", "--conformance-allow-known")
+    assert last_line(result).startswith("exit 6: every failure is a known one")
+    assert last_line(result).endswith("; beside them the run is INCONCLUSIVE")
+    assert result.ret == 6
 
 
 def test_a_distributed_run_ends_with_the_same_line(spec: WriteSpec, run_toy: RunToy) -> None:

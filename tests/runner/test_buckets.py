@@ -62,6 +62,14 @@ def test_lookup_agrees_with_a_search_of_every_bucket():
         assert (found.work if found else None) == min((b.work for b in holding), default=None)
 
 
+def test_of_some_buckets_the_smallest_that_holds_the_sizes_is_found():
+    every = table((1, 8), (2, 8), (2, 16))
+    small, middle, large = every.buckets
+    asked = {"batch": 1, "frames": 5}
+    assert (every.lookup(asked), every.lookup(asked, {large, middle})) == (small, middle)
+    assert (every.lookup(asked, {large: "its graph"}), every.lookup(asked, ())) == (large, None)
+
+
 def test_the_cache_of_seen_sizes_stays_bounded():
     many = table((1, 8))
     for frames in range(10_000):
