@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from conformance.outcome import CaseRecord, Outcome
 
@@ -32,19 +31,15 @@ def judge(outcomes: Iterable[Outcome]) -> Verdict:
     return Verdict.CONFORMANT
 
 
-def judge_run(records: Sequence[CaseRecord], *, stopped: bool) -> Verdict:
-    """The verdict on one adapter in one run: not CONFORMANT where that was `stopped` before the last case."""
-    verdict = judge(record.outcome for record in records)
+def judge_run(records: Sequence[CaseRecord], *, stopped: bool, excuse_known: bool = False) -> Verdict:
+    """The verdict on one adapter in one run: not CONFORMANT where that was `stopped` before the last case.
+
+    `excuse_known` takes known failures for passes; what is left open beside them stays open.
+    """
+    outcomes = [record.outcome for record in records]
+    verdict = judge([Outcome.PASS if excuse_known and one is Outcome.XFAIL else one for one in outcomes])
     cut = stopped and len(records) < max((record.planned for record in records), default=0)
     return Verdict.INCONCLUSIVE if cut and verdict is Verdict.CONFORMANT else verdict
-
-
-def judge_excusing(records: Sequence[CaseRecord], *, stopped: bool) -> Verdict:
-    """What :func:`judge_run` would say if the known failures had passed; what is left open beside them stays open."""
-    excused = [
-        replace(record, outcome=Outcome.PASS) if record.outcome is Outcome.XFAIL else record for record in records
-    ]
-    return judge_run(excused, stopped=stopped)
 
 
 def overall(verdicts: Iterable[Verdict]) -> Verdict:
@@ -106,12 +101,6 @@ def _plural(outcome: Outcome) -> str:
     return {Outcome.ERROR: "errors", Outcome.XFAIL: "known failures", Outcome.XPASS: "known failures passed"}.get(
         outcome, outcome.value
     )
-
-
-def only_known(outcomes: Iterable[Outcome]) -> bool:
-    """Whether all that keeps an adapter from conformance is declared in its expectations."""
-    breaking = {outcome for outcome in outcomes if outcome.breaks}
-    return breaking == {Outcome.XFAIL}
 
 
 def _where(records: Sequence[CaseRecord]) -> str:

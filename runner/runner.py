@@ -140,14 +140,14 @@ class GraphRunner:
         return dict(zip(self._names, inputs, strict=False))
 
     def _decide(self, inputs: tuple[Any, ...]) -> Fallback | CallPlan:
-        """What every call asks, in the fewest steps."""
+        """What every call asks, in the fewest steps: torch._C rather than torch.cuda saves a call."""
         try:
             key = _LOOK(inputs[0]) if self._single else tuple(map(_LOOK, inputs))
             found = self._known.get(key)
         except (AttributeError, TypeError):  # not a tensor
             key, found = None, None
         if found and self.enabled and self._pid == _process[0] and not (self._asks or _autocasts()):
-            return self._judge(inputs, key) if torch._C._cuda_isCurrentStreamCapturing() else found  # a call less
+            return self._judge(inputs, key) if torch._C._cuda_isCurrentStreamCapturing() else found
         return self._judge(inputs, key)
 
     def _judge(self, inputs: tuple[Any, ...], key: Any) -> Fallback | CallPlan:

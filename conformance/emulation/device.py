@@ -83,7 +83,7 @@ class EmulatedDevice(TorchDispatchMode):
         call_kwargs = dict(kwargs) if kwargs else {}
         tensors = tensors_in(args) + tensors_in(call_kwargs.values()) if call_kwargs else tensors_in(args)
         on_device = self.marks.which(tensors)
-        pin = bool(call_kwargs.pop("pin_memory", False)) if call_kwargs else False
+        pin = bool(call_kwargs.pop("pin_memory", False))
         to_device = self._where(traits, call_kwargs, tensors, on_device)
 
         capture = capture_here()
@@ -134,7 +134,7 @@ class EmulatedDevice(TorchDispatchMode):
                 "indices should be either on cpu or on the same device as the indexed tensor (cpu) "
                 f"({traits.name} at {user_call_site()})"
             )
-        device = kwargs.get("device") if kwargs else None
+        device = kwargs.get("device")
         if device is not None:
             if device.type != "cuda":
                 # C++ (type_as, rms_norm in bfloat16) asks for another tensor's options, whose device is the host's for

@@ -42,9 +42,7 @@ class StorageMarks:
             return [tensor in self for tensor in tensors]
 
     def add(self, tensor: torch.Tensor) -> None:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self._refs:  # a view has the mark of what it is a view of
-            self.add_storage(storage)
+        self.add_storage(tensor.untyped_storage())
 
     def add_storage(self, storage: torch.UntypedStorage) -> None:
         if storage._cdata in self._refs:

@@ -10,7 +10,7 @@ from conformance.outcome import Outcome
 from conformance.report.document import RunReport
 from conformance.report.files import write_whole
 from conformance.report.summary import is_whole, planned
-from conformance.verdict import Verdict, only_known
+from conformance.verdict import Verdict, judge_run, overall
 
 
 def badge(report: RunReport) -> dict[str, Any]:
@@ -28,8 +28,10 @@ def badge(report: RunReport) -> dict[str, Any]:
     ]
     if report.verdict is not Verdict.NOT_CONFORMANT and not is_whole(report):
         word, color = "INCOMPLETE", "lightgrey"
-    elif only_known(record.outcome for record in records):
-        color = "orange"
+    elif report.verdict is Verdict.NOT_CONFORMANT:
+        stopped = report.ended != "complete"
+        excused = overall(judge_run(one.cases, stopped=stopped, excuse_known=True) for one in report.subjects)
+        color = "orange" if excused is Verdict.CONFORMANT else color
     return {"schemaVersion": 1, "label": "audiograph", "message": f"{word} {passed}/{whole}", "color": color}
 
 

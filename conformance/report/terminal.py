@@ -11,7 +11,7 @@ import pytest
 
 from conformance.outcome import CaseRecord, Outcome
 from conformance.session import KitSession
-from conformance.verdict import Verdict, judge_excusing, judge_run, overall, overall_sentence, sentence
+from conformance.verdict import Verdict, judge_run, overall, overall_sentence, sentence
 
 _WIDTH = 108
 _LABEL = "  {:<10}"
@@ -102,7 +102,7 @@ def close_run(reporter: Any, kit: KitSession, records: Sequence[CaseRecord], exi
         name = adapter.spec.name
         own = [record for record in records if record.adapter == name]
         verdicts[name] = judge_run(own, stopped=stopped)
-        excusing.append(judge_excusing(own, stopped=stopped))
+        excusing.append(judge_run(own, stopped=stopped, excuse_known=True))
         for note in snapshot_notes(own):
             _write(reporter, f"{name}: {note}", None)
         _write(reporter, sentence(name, own, seed=kit.options.seed, stopped=stopped), verdicts[name])
